@@ -1,0 +1,76 @@
+#include "gemmill/runtime/cost.h"
+
+#include <algorithm>
+
+namespace gemmill {
+namespace {
+
+// Floating-point operations of an op; the traffic is the same sum for all.
+struct Flops {
+  Specs in;
+  Specs out;
+
+  int64_t Elements() const { return out.empty() ? 0 : out[0].num_elements(); }
+  int64_t Read() const { return in.empty() ? 0 : in[0].num_elements(); }
+
+  int64_t operator()(const op::MatMul& op) const {
+    const Shape& a = in[0].shape;
+    return 2 * Elements() * a[a.size() - (op.trans_a ? 2 : 1)];
+  }
+  int64_t operator()(const op::Unary&) const { return Elements(); }
+  int64_t operator()(const op::UnaryGrad&) const { return 2 * Elements(); }
+  int64_t operator()(const op::Binary&) const { return Elements(); }
+  int64_t operator()(const op::Where&) const { return 0; }
+  int64_t operator()(const op::Reduce&) const { return Read(); }
+  int64_t operator()(const op::ArgMax&) const { return Read(); }
+  int64_t operator()(const op::BroadcastTo&) const { return 0; }
+  int64_t operator()(const op::Softmax&) const { return 4 * Elements(); }  // maximum, exp, sum, division
+  int64_t operator()(const op::SoftmaxGrad&) const { return 4 * Elements(); }
+  int64_t operator()(const op::Normalize& op) const { return (op.centered ? 6 : 3) * Elements(); }
+  int64_t operator()(const op::NormalizeGrad& op) const { return (op.centered ? 8 : 6) * Elements(); }
+  int64_t operator()(const op::CrossEntropy&) const { return 3 * Read(); }
+  int64_t operator()(const op::CrossEntropyGrad&) const { return 3 * Read(); }
+  int64_t operator()(const op::GatherRows&) const { return 0; }
+  int64_t operator()(const op::ScatterAddRows&) const { return Read(); }
+  int64_t operator()(const op::Reshape&) const { return 0; }
+  int64_t operator()(const op::Permute&) const { return 0; }
+  int64_t operator()(const op::Slice&) const { return 0; }
+  int64_t operator()(const op::Unslice&) const { return 0; }
+  int64_t operator()(const op::Concat&) const { return 0; }
+  int64_t operator()(const op::OneHot&) const { return 0; }
+  int64_t operator()(const op::Cast&) const { return 0; }
+  int64_t operator()(const op::Fill&) const { return 0; }
+  int64_t operator()(const op::Iota&) const { return 0; }
+  int64_t operator()(const op::Dropout&) const { return Elements(); }
+  int64_t operator()(const op::GlobalNorm&) const { return 2 * All(in, 0, 1); }
+  int64_t operator()(const op::Sgd& op) const { return op.momentum == 0 ? 4 * All(in, 1, 2) : 6 * All(in, 1, 3); }
+  int64_t operator()(const op::AdamW&) const { return 14 * All(in, 1, 4); }
+  int64_t operator()(const op::Custom&) const { return 0; }  // unknown
+
+  static int64_t All(Specs specs, size_t first, size_t step) {
+    int64_t count = 0;
+    for (size_t i = first; i < specs.size(); i += step) count += specs[i].num_elements();
+    return count;
+  }
+};
+
+GemmShape Gemm(const op::MatMul& op, Specs in, Specs out) {
+  const Shape& a = in[0].shape;
+  const Shape& c = out[0].shape;
+  GemmShape gemm{.m = c[c.size() - 2], .n = c[c.size() - 1], .k = a[a.size() - (op.trans_a ? 2 : 1)]};
+  for (size_t i = 0; i + 2 < c.size(); ++i) gemm.batch *= c[i];
+  return gemm;
+}
+
+}  // namespace
+
+OpCost Cost(const Op& op, Specs inputs, Specs outputs) {
+  OpCost cost;
+  cost.flops = std::visit(Flops{inputs, outputs}, op);
+  for (const Spec& spec : inputs) cost.bytes += spec.bytes();
+  for (const Spec& spec : outputs) cost.bytes += spec.bytes();
+  if (const auto* matmul = std::get_if<op::MatMul>(&op)) cost.gemm = Gemm(*matmul, inputs, outputs);
+  return cost;
+}
+
+}  // namespace gemmill

@@ -1,0 +1,79 @@
+#include "gemmill/runtime/cpu/memory.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace gemmill::cpu {
+namespace {
+
+constexpr int64_t kAlign = 64;
+constexpr int64_t kSmallest = 64 << 10;      // below this the C library keeps blocks by itself
+constexpr int64_t kMostKept = int64_t{1} << 30;
+
+struct Kept {
+  std::mutex mutex;
+  std::map<int64_t, std::vector<void*>> by_size;
+  int64_t bytes = 0;
+};
+
+Kept& kept() {
+  static Kept* const instance = new Kept;  // never destroyed: tensors may outlive static objects
+  return *instance;
+}
+
+int64_t Rounded(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+}  // namespace
+
+void* Allocate(int64_t bytes) {
+  if (bytes < 0 || bytes > std::numeric_limits<int64_t>::max() - kAlign) return nullptr;
+  const int64_t size = Rounded(bytes == 0 ? 1 : bytes);
+  if (size >= kSmallest) {
+    std::lock_guard<std::mutex> lock(kept().mutex);
+    const auto found = kept().by_size.find(size);
+    if (found != kept().by_size.end() && !found->second.empty()) {
+      void* data = found->second.back();
+      found->second.pop_back();
+      kept().bytes -= size;
+      return data;
+    }
+  }
+  void* data = std::aligned_alloc(kAlign, static_cast<size_t>(size));
+  if (data == nullptr) {
+    ReleaseKept();
+    data = std::aligned_alloc(kAlign, static_cast<size_t>(size));
+  }
+  return data;
+}
+
+void Free(void* data, int64_t bytes) {
+  const int64_t size = Rounded(bytes == 0 ? 1 : bytes);
+  if (size >= kSmallest) {
+    std::lock_guard<std::mutex> lock(kept().mutex);
+    if (kept().bytes + size <= kMostKept) {
+      kept().by_size[size].push_back(data);
+      kept().bytes += size;
+      return;
+    }
+  }
+  std::free(data);
+}
+
+void Copy(const void* source, void* destination, int64_t bytes) {
+  if (bytes > 0) std::memcpy(destination, source, static_cast<size_t>(bytes));
+}
+
+void ReleaseKept() {
+  std::lock_guard<std::mutex> lock(kept().mutex);
+  for (auto& [size, blocks] : kept().by_size) {
+    for (void* block : blocks) std::free(block);
+  }
+  kept().by_size.clear();
+  kept().bytes = 0;
+}
+
+}  // namespace gemmill::cpu

@@ -1,0 +1,17 @@
+// The host's memory, as the device "cpu" has it.
+#pragma once
+
+#include <cstdint>
+
+namespace gemmill::cpu {
+
+// 64-byte aligned, uninitialised; null when there is none. Large blocks that are freed are kept for the next allocation of
+// the same size, up to a bound: mapping fresh pages costs more than most ops.
+void* Allocate(int64_t bytes);
+void Free(void* data, int64_t bytes);
+void Copy(const void* source, void* destination, int64_t bytes);
+
+// Gives the kept blocks back to the system.
+void ReleaseKept();
+
+}  // namespace gemmill::cpu

@@ -1,0 +1,69 @@
+#include "gemmill/runtime/memory.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "gemmill/runtime/cpu/memory.h"
+#include "gemmill/runtime/status.h"
+
+namespace gemmill {
+namespace {
+
+constexpr int kDevices = 17;  // the CPU and up to 16 GPUs of one process
+std::atomic<int64_t> in_use[kDevices];
+std::atomic<int64_t> peak[kDevices];
+
+size_t Slot(Device device) {
+  return device.kind == Device::Kind::kCpu ? 0 : static_cast<size_t>(std::min(device.index + 1, kDevices - 1));
+}
+
+absl::Status NoMemory(Device device) {
+  return absl::UnimplementedError(absl::StrCat("device ", device.ToString(), " has no memory in this build"));
+}
+
+}  // namespace
+
+absl::StatusOr<void*> AllocateBytes(int64_t bytes, Device device) {
+  if (device.kind != Device::Kind::kCpu) return NoMemory(device);
+  void* data = cpu::Allocate(bytes);
+  const size_t slot = Slot(device);
+  if (data == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes on ", device.ToString(),
+                                                     ", beside the ", in_use[slot].load(), " bytes in use"));
+  }
+  const int64_t now = in_use[slot].fetch_add(bytes) + bytes;
+  int64_t before = peak[slot].load();
+  while (before < now && !peak[slot].compare_exchange_weak(before, now)) {
+  }
+  return data;
+}
+
+void FreeBytes(void* data, int64_t bytes, Device device) {
+  if (data == nullptr) return;
+  in_use[Slot(device)] -= bytes;
+  if (device.kind == Device::Kind::kCpu) cpu::Free(data, bytes);
+}
+
+absl::Status CopyFromHost(const void* host, void* data, int64_t bytes, Device device) {
+  if (device.kind != Device::Kind::kCpu) return NoMemory(device);
+  cpu::Copy(host, data, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status CopyToHost(const void* data, void* host, int64_t bytes, Device device) {
+  if (device.kind != Device::Kind::kCpu) return NoMemory(device);
+  cpu::Copy(data, host, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status CopyOnDevice(const void* source, void* destination, int64_t bytes, Device device) {
+  if (device.kind != Device::Kind::kCpu) return NoMemory(device);
+  cpu::Copy(source, destination, bytes);
+  return absl::OkStatus();
+}
+
+int64_t BytesInUse(Device device) { return in_use[Slot(device)]; }
+int64_t PeakBytes(Device device) { return peak[Slot(device)]; }
+void ResetPeakBytes(Device device) { peak[Slot(device)] = in_use[Slot(device)].load(); }
+
+}  // namespace gemmill

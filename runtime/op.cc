@@ -1,0 +1,68 @@
+#include "gemmill/runtime/op.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace gemmill {
+
+const char* FnName(UnaryFn fn) {
+  static constexpr const char* kNames[] = {"neg",  "abs",      "exp",       "log",  "sqrt",     "rsqrt", "tanh", "sigmoid",
+                                           "relu", "gelu_erf", "gelu_tanh", "silu", "softplus", "sin",   "cos",  "erf"};
+  static_assert(std::size(kNames) == kUnaryFnCount);
+  return kNames[static_cast<int>(fn)];
+}
+
+const char* FnName(BinaryFn fn) {
+  static constexpr const char* kNames[] = {"add",   "sub",       "mul",  "div",        "pow",     "max",          "min",
+                                           "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"};
+  static_assert(std::size(kNames) == kBinaryFnCount);
+  return kNames[static_cast<int>(fn)];
+}
+
+const char* FnName(ReduceFn fn) {
+  static constexpr const char* kNames[] = {"sum", "mean", "max", "min"};
+  static_assert(std::size(kNames) == kReduceFnCount);
+  return kNames[static_cast<int>(fn)];
+}
+
+namespace {
+
+struct Namer {
+  std::string operator()(const op::MatMul&) const { return "MatMul"; }
+  std::string operator()(const op::Unary& op) const { return FnName(op.fn); }
+  std::string operator()(const op::UnaryGrad& op) const { return absl::StrCat(FnName(op.fn), " gradient"); }
+  std::string operator()(const op::Binary& op) const { return FnName(op.fn); }
+  std::string operator()(const op::Where&) const { return "Where"; }
+  std::string operator()(const op::Reduce& op) const { return absl::StrCat("reduce ", FnName(op.fn)); }
+  std::string operator()(const op::ArgMax&) const { return "ArgMax"; }
+  std::string operator()(const op::BroadcastTo&) const { return "BroadcastTo"; }
+  std::string operator()(const op::Softmax& op) const { return op.log ? "LogSoftmax" : "Softmax"; }
+  std::string operator()(const op::SoftmaxGrad& op) const { return op.log ? "LogSoftmax gradient" : "Softmax gradient"; }
+  std::string operator()(const op::Normalize& op) const { return op.centered ? "LayerNorm" : "RmsNorm"; }
+  std::string operator()(const op::NormalizeGrad& op) const {
+    return op.centered ? "LayerNorm gradient" : "RmsNorm gradient";
+  }
+  std::string operator()(const op::CrossEntropy&) const { return "CrossEntropy"; }
+  std::string operator()(const op::CrossEntropyGrad&) const { return "CrossEntropy gradient"; }
+  std::string operator()(const op::GatherRows&) const { return "GatherRows"; }
+  std::string operator()(const op::ScatterAddRows&) const { return "ScatterAddRows"; }
+  std::string operator()(const op::Reshape&) const { return "Reshape"; }
+  std::string operator()(const op::Permute&) const { return "Permute"; }
+  std::string operator()(const op::Slice&) const { return "Slice"; }
+  std::string operator()(const op::Unslice&) const { return "Unslice"; }
+  std::string operator()(const op::Concat&) const { return "Concat"; }
+  std::string operator()(const op::OneHot&) const { return "OneHot"; }
+  std::string operator()(const op::Cast& op) const { return absl::StrCat("Cast to ", DTypeName(op.dtype)); }
+  std::string operator()(const op::Fill&) const { return "Fill"; }
+  std::string operator()(const op::Iota&) const { return "Iota"; }
+  std::string operator()(const op::Dropout&) const { return "Dropout"; }
+  std::string operator()(const op::GlobalNorm&) const { return "GlobalNorm"; }
+  std::string operator()(const op::Sgd&) const { return "Sgd"; }
+  std::string operator()(const op::AdamW&) const { return "AdamW"; }
+  std::string operator()(const op::Custom& op) const { return op.custom == nullptr ? "Custom" : op.custom->Name(); }
+};
+
+}  // namespace
+
+std::string OpName(const Op& op) { return std::visit(Namer{}, op); }
+
+}  // namespace gemmill

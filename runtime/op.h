@@ -1,0 +1,290 @@
+// Every op, as a plain struct of its attributes. Ops are values: they can be compared, kept in a list and executed later.
+// What an op does to shapes is in infer.cc, what it costs in cost.cc, how it runs in cpu/ and cuda/, its gradient in
+// autograd/vjp_*.cc: overload sets visited over the variant, so that an op that lacks one of them does not compile.
+//
+// Shapes are written outermost first; "..." stands for any number of dimensions. Unless said otherwise, an op takes f32,
+// bf16 and f64 alike, computes bf16 in f32, and its inputs have one dtype.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "gemmill/runtime/spec.h"
+#include "gemmill/runtime/stream.h"
+#include "gemmill/runtime/tensor.h"
+
+namespace gemmill {
+
+using Axes = absl::InlinedVector<int64_t, 6>;
+
+// Functions of one element. scalar_math.h holds the formula and the derivative of each.
+enum class UnaryFn : uint8_t {
+  kNeg, kAbs, kExp, kLog, kSqrt, kRsqrt, kTanh, kSigmoid, kRelu, kGeluErf, kGeluTanh, kSilu, kSoftplus, kSin, kCos, kErf,
+};
+inline constexpr int kUnaryFnCount = static_cast<int>(UnaryFn::kErf) + 1;
+
+// Functions of two elements; from kEqual on they are comparisons, whose result is u8, 0 or 1.
+enum class BinaryFn : uint8_t {
+  kAdd, kSub, kMul, kDiv, kPow, kMax, kMin, kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual,
+};
+inline constexpr int kBinaryFnCount = static_cast<int>(BinaryFn::kGreaterEqual) + 1;
+constexpr bool IsComparison(BinaryFn fn) { return fn >= BinaryFn::kEqual; }
+
+enum class ReduceFn : uint8_t { kSum, kMean, kMax, kMin };
+inline constexpr int kReduceFnCount = static_cast<int>(ReduceFn::kMin) + 1;
+
+const char* FnName(UnaryFn fn);
+const char* FnName(BinaryFn fn);
+const char* FnName(ReduceFn fn);
+
+namespace op {
+
+// (a [..., M, K], b [..., K, N]) -> [..., M, N]; with trans_a the last two dimensions of a are (K, M), with trans_b those
+// of b are (N, K). Leading (batch) dimensions broadcast as in NumPy.
+struct MatMul {
+  bool trans_a = false;
+  bool trans_b = false;
+  bool operator==(const MatMul&) const = default;
+};
+
+// (x) -> fn(x), same shape. kNeg, kAbs and kRelu also take i32 and i64.
+struct Unary {
+  UnaryFn fn;
+  bool operator==(const Unary&) const = default;
+};
+
+// (v, dy) -> dy * fn'(x), where v is fn(x) for the functions whose derivative is simplest in their value
+// (DerivativeTakesOutput in scalar_math.h) and x for the others.
+struct UnaryGrad {
+  UnaryFn fn;
+  bool operator==(const UnaryGrad&) const = default;
+};
+
+// (a, b) -> fn(a, b) with NumPy broadcasting; also i32, i64 and u8. kMax and kMin of a NaN are NaN. Integers wrap around and
+// their division truncates; dividing them by 0, or raising them to a power below 0, is an error.
+struct Binary {
+  BinaryFn fn;
+  bool operator==(const Binary&) const = default;
+};
+
+// (condition u8, a, b) -> a where condition is not 0, else b; broadcasts; a and b of any one dtype.
+struct Where {
+  bool operator==(const Where&) const = default;
+};
+
+// (x) -> reduced over `axes` (distinct, 0 <= axis < rank). Also i32 and i64, but kMean. Sums run in f32 blocks whose
+// partial sums are added in f64. Sum over nothing is 0, mean over nothing is NaN; kMax and kMin of nothing are an error.
+struct Reduce {
+  ReduceFn fn;
+  Axes axes;
+  bool keepdims = false;
+  bool operator==(const Reduce&) const = default;
+};
+
+// (x) -> i64 index of the largest value along `axis`; ties go to the lowest index; NaN counts as largest.
+struct ArgMax {
+  int64_t axis = 0;
+  bool keepdims = false;
+  bool operator==(const ArgMax&) const = default;
+};
+
+// (x) -> x repeated to `shape` by NumPy's rules; any dtype.
+struct BroadcastTo {
+  Shape shape;
+  bool operator==(const BroadcastTo&) const = default;
+};
+
+// (x [..., N]) -> softmax, or its logarithm, along the last axis. A row that is all -inf gives zeros
+// (kLog: -inf), and its gradient is 0.
+struct Softmax {
+  bool log = false;
+  bool operator==(const Softmax&) const = default;
+};
+
+// (y, dy) -> the gradient of Softmax, from its output y.
+struct SoftmaxGrad {
+  bool log = false;
+  bool operator==(const SoftmaxGrad&) const = default;
+};
+
+// (x [..., N]) -> (y [..., N], rstd [...]): y = (x - mean) * rstd along the last axis; without `centered` the mean is
+// not subtracted (RMS norm). rstd = 1 / sqrt(mean((x - mean)^2) + epsilon), f32 (f64 for f64). Two-pass statistics.
+struct Normalize {
+  bool centered = true;
+  float epsilon = 1e-5f;
+  bool operator==(const Normalize&) const = default;
+};
+
+// (y, rstd, dy) -> dx of Normalize.
+struct NormalizeGrad {
+  bool centered = true;
+  bool operator==(const NormalizeGrad&) const = default;
+};
+
+// (logits [N, C], labels i64 or i32 [N]) -> (sum [], count [], logsumexp [N]), f32 (f64 for f64): the sum over rows whose label is not
+// ignore_index of (1 - label_smoothing) * -log softmax[label] + label_smoothing * mean_c(-log softmax[c]), how many such
+// rows there are, and what the gradient needs. Any other label outside [0, C) is an error naming index and value.
+struct CrossEntropy {
+  int64_t ignore_index = -100;
+  float label_smoothing = 0;
+  bool operator==(const CrossEntropy&) const = default;
+};
+
+// (logits, labels, logsumexp, dsum []) -> dlogits.
+struct CrossEntropyGrad {
+  int64_t ignore_index = -100;
+  float label_smoothing = 0;
+  bool operator==(const CrossEntropyGrad&) const = default;
+};
+
+// (table [V, ...row], index i64 or i32 [...i]) -> [...i, ...row]; any dtype. An index outside [0, V) is an error.
+struct GatherRows {
+  bool operator==(const GatherRows&) const = default;
+};
+
+// (values [...i, ...row], index [...i]) -> [rows, ...row], zeros with each value row added to row index[i], in order of i.
+struct ScatterAddRows {
+  int64_t rows = 0;
+  int64_t index_rank = 1;  // how many of the leading dimensions are the index's
+  bool operator==(const ScatterAddRows&) const = default;
+};
+
+// (x) -> the same bytes as `shape`; any dtype.
+struct Reshape {
+  Shape shape;
+  bool operator==(const Reshape&) const = default;
+};
+
+// (x) -> dimension i of the result is dimension axes[i] of x; any dtype.
+struct Permute {
+  Axes axes;
+  bool operator==(const Permute&) const = default;
+};
+
+// (x) -> elements start, start + step, ... below stop along `axis`; 0 <= start <= stop <= size, step >= 1; any dtype.
+struct Slice {
+  int64_t axis = 0;
+  int64_t start = 0;
+  int64_t stop = 0;
+  int64_t step = 1;
+  bool operator==(const Slice&) const = default;
+};
+
+// (x) -> zeros of `size` along `axis`, with x at start, start + step, ...: the gradient of Slice; any dtype.
+struct Unslice {
+  int64_t axis = 0;
+  int64_t start = 0;
+  int64_t step = 1;
+  int64_t size = 0;
+  bool operator==(const Unslice&) const = default;
+};
+
+// (x0, x1, ...) -> joined along `axis`; at least one input; any dtype.
+struct Concat {
+  int64_t axis = 0;
+  bool operator==(const Concat&) const = default;
+};
+
+// (index i64 or i32 [...]) -> [..., classes] of `dtype`, 1 at the index. An index outside [0, classes) is an error.
+struct OneHot {
+  int64_t classes = 0;
+  DType dtype = DType::kF32;
+  bool operator==(const OneHot&) const = default;
+};
+
+// (x) -> x as `dtype`; any to any. Floating to integer truncates towards 0, saturates, and makes 0 of NaN.
+struct Cast {
+  DType dtype = DType::kF32;
+  bool operator==(const Cast&) const = default;
+};
+
+// () -> `value` everywhere. The one op that says its device, having no input to take it from (Iota too).
+struct Fill {
+  Shape shape;
+  DType dtype = DType::kF32;
+  double value = 0;
+  Device device = {};
+  bool operator==(const Fill&) const = default;
+};
+
+// () -> i64 [size]: 0, 1, 2, ...
+struct Iota {
+  int64_t size = 0;
+  Device device = {};
+  bool operator==(const Iota&) const = default;
+};
+
+// (x [rows..., N], key i64 [2], index i64 [rows]) -> x / (1 - rate) where kept, 0 where dropped. Element (r, c) is dropped
+// when word c % 4 of Philox4x32-10 is below rate * 2^32, with key[0] as its seed and as its counter (philox.h) index[r],
+// c / 4, the step key[1] and the stream: the mask depends on the position in the global batch, never on how the batch was
+// split. Its gradient is itself.
+struct Dropout {
+  float rate = 0.5f;
+  int64_t stream = 0;
+  bool operator==(const Dropout&) const = default;
+};
+
+// (x0, x1, ...) -> f32 []: sqrt of the sum of all squares, accumulated in f64 in the order given.
+struct GlobalNorm {
+  bool operator==(const GlobalNorm&) const = default;
+};
+
+// Multi-tensor optimizer updates. The first input is `control` f64 [3]: learning rate, 1-based step number, gradient scale (what each
+// gradient is multiplied by first). Then per parameter its tensors; the outputs may be the very same buffers.
+// Formulas: SGD with momentum as in PyTorch's documentation of torch.optim.SGD.
+
+// (control, [w, g, v]...) -> [w, v]...; without momentum (control, [w, g]...) -> [w]....
+struct Sgd {
+  float momentum = 0;
+  bool nesterov = false;
+  std::vector<float> weight_decay;       // one per parameter
+  std::vector<float> learning_rate_scale;  // one per parameter
+  bool operator==(const Sgd&) const = default;
+};
+
+// (control, [w, g, m, v]...) -> [w, m, v]...: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019), algorithm 2:
+// w1 = w0 (1 - lr * wd) - lr * mhat / (sqrt(vhat) + epsilon). m and v are f32 (f64 for f64).
+struct AdamW {
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float epsilon = 1e-8f;
+  std::vector<float> weight_decay;
+  std::vector<float> learning_rate_scale;
+  bool operator==(const AdamW&) const = default;
+};
+
+}  // namespace op
+
+// A user's own op. Objects are immutable and compared by address. Derive from autograd::CustomOp for one with a gradient.
+class CustomOp {
+ public:
+  virtual ~CustomOp() = default;
+  virtual std::string Name() const = 0;
+  virtual absl::StatusOr<std::vector<Spec>> Infer(absl::Span<const Spec> inputs) const = 0;
+  // Writes the outputs, which are allocated as Infer said.
+  virtual absl::Status Run(absl::Span<const Tensor> inputs, absl::Span<Tensor> outputs, Stream& stream) const = 0;
+};
+
+namespace op {
+struct Custom {
+  std::shared_ptr<const CustomOp> custom;
+  bool operator==(const Custom&) const = default;
+};
+}  // namespace op
+
+using Op = std::variant<op::MatMul, op::Unary, op::UnaryGrad, op::Binary, op::Where, op::Reduce, op::ArgMax, op::BroadcastTo,
+                        op::Softmax, op::SoftmaxGrad, op::Normalize, op::NormalizeGrad, op::CrossEntropy, op::CrossEntropyGrad,
+                        op::GatherRows, op::ScatterAddRows, op::Reshape, op::Permute, op::Slice, op::Unslice, op::Concat,
+                        op::OneHot, op::Cast, op::Fill, op::Iota, op::Dropout, op::GlobalNorm, op::Sgd, op::AdamW, op::Custom>;
+
+// "MatMul", "gelu", "reduce sum", ...
+std::string OpName(const Op& op);
+
+}  // namespace gemmill
