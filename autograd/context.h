@@ -1,0 +1,102 @@
+// What surrounds an op where the user writes it: the caller's place, and scopes held on this thread's stack. A scope is
+// an object: it holds from its construction to its destruction, and scopes nest.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace gemmill {
+
+// A place in the user's source, captured by default arguments.
+struct Caller {
+  const char* file = "";
+  int line = 0;
+  static Caller Here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
+  std::string ToString() const;  // "train.cc:12"
+};
+
+// Which GEMM of a layer an op is (README, "architecture").
+enum class GemmRole : uint8_t { kForward, kDgrad, kWgrad };
+const char* RoleName(GemmRole role);
+
+// Where an op came from: reports and errors name it.
+struct Origin {
+  std::string layer;  // "mlp.fc1"; empty outside any layer
+  GemmRole role = GemmRole::kForward;
+  Caller caller;
+  std::string ToString() const;  // "train.cc:12, layer mlp.fc1"
+};
+
+// Ops inside have no gradient: values only, and nothing is kept for a backward pass.
+class NoGradScope {
+ public:
+  explicit NoGradScope(bool no_grad = true);
+  ~NoGradScope();
+  NoGradScope(const NoGradScope&) = delete;
+  NoGradScope& operator=(const NoGradScope&) = delete;
+
+ private:
+  bool before_;
+};
+bool GradEnabled();
+
+// What random ops of a training step draw from. The mask of a Dropout depends on these and on the position of a sample
+// in the global batch, never on how the batch was split.
+struct RandomInputs {
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int64_t first_sample = 0;  // the position in the global batch of this micro-batch's first sample
+  int64_t samples = 0;       // of this micro-batch; 0 takes dimension 0 of what is dropped
+};
+
+// Training mode: Dropout drops. Outside of any TrainingScope ops are in evaluation mode, and Dropout is the identity.
+class TrainingScope {
+ public:
+  explicit TrainingScope(const RandomInputs& random);
+  ~TrainingScope();
+  TrainingScope(const TrainingScope&) = delete;
+  TrainingScope& operator=(const TrainingScope&) = delete;
+
+ private:
+  friend const RandomInputs* TrainingRandom();
+  RandomInputs random_;
+  const TrainingScope* before_;
+};
+// The innermost TrainingScope's; null in evaluation mode.
+const RandomInputs* TrainingRandom();
+
+// Ops inside belong to layer `name`, within the layers around it.
+class LayerScope {
+ public:
+  explicit LayerScope(absl::string_view name);
+  // Makes `path` the whole path: for gradients, whose ops belong to the layer of the op that they are the gradient of.
+  static LayerScope Path(absl::string_view path, GemmRole role) { return LayerScope(path, role); }
+  ~LayerScope();
+  LayerScope(const LayerScope&) = delete;
+  LayerScope& operator=(const LayerScope&) = delete;
+
+ private:
+  LayerScope(absl::string_view path, GemmRole role);
+  std::string before_;
+  GemmRole role_before_;
+};
+const std::string& CurrentLayer();
+GemmRole CurrentRole();
+
+// Each op's floating outputs are looked at; the first NaN or infinity is an error that names the op, its layer and its
+// inputs' ranges. For finding faults: it reads every value once more.
+class CheckNumericsScope {
+ public:
+  explicit CheckNumericsScope(bool check = true);
+  ~CheckNumericsScope();
+  CheckNumericsScope(const CheckNumericsScope&) = delete;
+  CheckNumericsScope& operator=(const CheckNumericsScope&) = delete;
+
+ private:
+  bool before_;
+};
+bool CheckNumericsEnabled();
+
+}  // namespace gemmill

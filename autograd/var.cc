@@ -1,0 +1,169 @@
+#include "gemmill/autograd/var.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "gemmill/runtime/execute.h"
+#include "gemmill/runtime/infer.h"
+
+namespace gemmill {
+namespace {
+
+Var Leaf(Tensor value, bool requires_grad) {
+  auto node = std::make_shared<Node>();
+  node->specs.push_back(value.spec());
+  if (!value.valid()) node->status = InvalidArgument("a Var was made from an empty Tensor");
+  node->requires_grad = requires_grad && IsFloating(value.dtype());
+  node->values.push_back(std::move(value));
+  return Var(std::move(node), 0);
+}
+
+// "[-1.5, 3], 2 not finite"
+std::string Range(const Tensor& tensor) {
+  const auto values = tensor.ToDoubles();
+  if (!values.ok()) return std::string(values.status().message());
+  double least = std::numeric_limits<double>::infinity();
+  double most = -least;
+  int64_t bad = 0;
+  for (double value : *values) {
+    if (!std::isfinite(value)) {
+      ++bad;
+    } else {
+      least = std::min(least, value);
+      most = std::max(most, value);
+    }
+  }
+  const std::string range = least <= most ? absl::StrFormat("[%g, %g]", least, most) : "no finite value";
+  return bad == 0 ? range : absl::StrCat(range, " and ", bad, " not finite");
+}
+
+absl::Status CheckFinite(const Op& op, const Origin& origin, absl::Span<const Tensor> inputs,
+                         absl::Span<const Tensor> outputs) {
+  for (const Tensor& output : outputs) {
+    if (!IsFloating(output.dtype())) continue;
+    GM_ASSIGN_OR_RETURN(const std::vector<double> values, output.ToDoubles());
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::isfinite(values[i])) continue;
+      std::string message = absl::StrCat(origin.ToString(), ": ", OpName(op), " made ", values[i], " at element ", i,
+                                         " of ", output.spec().ToString());
+      for (size_t k = 0; k < inputs.size(); ++k) {
+        absl::StrAppend(&message, k == 0 ? "; inputs: " : ", ", inputs[k].spec().ToString(), " in ", Range(inputs[k]));
+      }
+      return absl::DataLossError(message);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Var::Var(Tensor value) : Var(Leaf(std::move(value), false)) {}
+Var Var::Parameter(Tensor value) { return Leaf(std::move(value), true); }
+
+Var Var::Error(absl::Status status) {
+  auto node = std::make_shared<Node>();
+  node->status = std::move(status);
+  node->specs.emplace_back(Spec{{0}, DType::kF32, {}});
+  return Var(std::move(node), 0);
+}
+
+absl::Status Var::status() const {
+  if (node_ == nullptr) return absl::FailedPreconditionError("an empty Var was used: it was never given a value");
+  return node_->status;
+}
+
+const Spec& Var::spec() const {
+  static const Spec* const kNone = new Spec{{0}, DType::kF32, {}};
+  return node_ == nullptr || output_ >= node_->specs.size() ? *kNone : node_->specs[output_];
+}
+
+bool Var::requires_grad() const {
+  return node_ != nullptr && node_->requires_grad && IsFloating(node_->specs[output_].dtype);
+}
+
+void Var::SetRequiresGrad(bool requires_grad) const {
+  if (node_ != nullptr && !node_->op.has_value()) node_->requires_grad = requires_grad && IsFloating(spec().dtype);
+}
+
+Var Var::Detach() const {
+  if (!ok()) return *this;
+  return Var(node_->values[output_]);
+}
+
+absl::StatusOr<Tensor> Var::Value() const {
+  GM_RETURN_IF_ERROR(status());
+  return node_->values[output_];
+}
+
+absl::StatusOr<double> Var::Item() const {
+  GM_ASSIGN_OR_RETURN(const Tensor value, Value());
+  if (value.num_elements() != 1) return InvalidArgument("Item of ", value.spec().ToString(), ", expected one element");
+  GM_ASSIGN_OR_RETURN(const std::vector<double> values, value.ToDoubles());
+  return values[0];
+}
+
+Node::~Node() {
+  // The last handle to a long chain would otherwise destroy it one stack frame per op.
+  std::vector<Var> pending = std::move(inputs);
+  while (!pending.empty()) {
+    const Var last = std::move(pending.back());
+    pending.pop_back();
+    if (last.node() != nullptr && last.node().use_count() == 1) {
+      for (Var& input : last.node()->inputs) pending.push_back(std::move(input));
+      last.node()->inputs.clear();
+    }
+  }
+}
+
+std::vector<Var> Apply(const Op& op, std::vector<Var> inputs, Caller caller) {
+  auto node = std::make_shared<Node>();
+  node->origin = {CurrentLayer(), CurrentRole(), caller};
+  const auto fail = [&](const absl::Status& status) {
+    return std::vector<Var>(1, Var::Error(Annotate(status, node->origin.ToString(), ": ")));
+  };
+
+  std::vector<Spec> specs;
+  std::vector<Tensor> values;
+  bool requires_grad = false;
+  for (const Var& input : inputs) {
+    if (input.node() == nullptr) return fail(Annotate(input.status(), OpName(op), ": "));
+    if (!input.ok()) return {Var::Error(input.status())};  // the first error, as it was
+    specs.push_back(input.spec());
+    values.push_back(input.node()->values[input.output()]);
+    requires_grad = requires_grad || input.requires_grad();
+  }
+  absl::StatusOr<std::vector<Spec>> inferred = Infer(op, specs);
+  if (!inferred.ok()) return fail(inferred.status());
+  node->specs = *std::move(inferred);
+  for (const Spec& spec : node->specs) {
+    absl::StatusOr<Tensor> output = Tensor::Empty(spec);
+    if (!output.ok()) return fail(Annotate(output.status(), OpName(op), ": "));
+    node->values.push_back(*std::move(output));
+  }
+  Stream& stream = Stream::Default(node->specs.empty() ? Device::Cpu() : node->specs[0].device);
+  const absl::Status done = Execute(op, values, absl::MakeSpan(node->values), stream);
+  if (!done.ok()) return fail(Annotate(done, OpName(op), ": "));
+  // A Fill is as the user wrote it: an infinity may stand for "nothing".
+  if (CheckNumericsEnabled() && !std::holds_alternative<op::Fill>(op)) {
+    absl::Status finite = CheckFinite(op, node->origin, values, node->values);
+    if (!finite.ok()) return {Var::Error(std::move(finite))};
+  }
+
+  if (requires_grad && GradEnabled()) {
+    node->requires_grad = true;
+    node->op = op;
+    for (const Tensor& value : values) node->input_versions.push_back(value.buffer()->version());
+    node->inputs = std::move(inputs);
+  }
+  std::vector<Var> outputs;
+  for (size_t i = 0; i < node->specs.size(); ++i) outputs.emplace_back(node, i);
+  return outputs;
+}
+
+Var Apply1(const Op& op, std::vector<Var> inputs, Caller caller) { return Apply(op, std::move(inputs), caller)[0]; }
+
+}  // namespace gemmill

@@ -1,0 +1,38 @@
+// The two GEMMs of a layer's backward pass: dgrad for what flows on, wgrad for the weights.
+#include "gemmill/autograd/ops.h"
+#include "gemmill/autograd/vjp.h"
+
+namespace gemmill {
+namespace {
+
+// [..., M, N] as [rows, N].
+Var Flat(const Site& site, const Var& x) { return Reshape(site.at(x), {-1, x.shape().back()}); }
+
+Var Gemm(const Site& site, GemmRole role, const Var& a, const Var& b, MatMulOptions options) {
+  const LayerScope scope = LayerScope::Path(CurrentLayer(), role);
+  return MatMul(site.at(a), b, options);
+}
+
+}  // namespace
+
+Gradients VjpRule(const op::MatMul& op, const Site& site) {
+  const Var& a = site.in[0];
+  const Var& b = site.in[1];
+  const Var& dc = site.dout[0];
+  Gradients gradients(2);
+  if (site.wants[0]) {
+    gradients[0] = op.trans_a ? Gemm(site, GemmRole::kDgrad, b, dc, {.trans_a = op.trans_b, .trans_b = true})
+                              : Gemm(site, GemmRole::kDgrad, dc, b, {.trans_b = !op.trans_b});
+  }
+  if (site.wants[1]) {
+    // One weight for all of a batch: one GEMM over all rows, not one per matrix and their sum.
+    const bool shared = b.shape().size() == 2 && a.shape().size() > 2 && !op.trans_a;
+    const Var rows = shared ? Flat(site, a) : a;
+    const Var drows = shared ? Flat(site, dc) : dc;
+    gradients[1] = op.trans_b ? Gemm(site, GemmRole::kWgrad, drows, rows, {.trans_a = true, .trans_b = op.trans_a})
+                              : Gemm(site, GemmRole::kWgrad, rows, drows, {.trans_a = !op.trans_a});
+  }
+  return gradients;
+}
+
+}  // namespace gemmill
