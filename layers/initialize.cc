@@ -1,0 +1,65 @@
+#include "gemmill/layers/initialize.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "gemmill/runtime/philox.h"
+
+namespace gemmill {
+namespace {
+
+bool IsUniform(Initializer initializer) {
+  return initializer == Initializer::kUniform || initializer == Initializer::kKaimingUniform ||
+         initializer == Initializer::kXavierUniform;
+}
+
+// The standard deviation, or for kUniform the bound.
+absl::StatusOr<double> Spread(const Shape& shape, Initializer initializer, double scale) {
+  if (initializer == Initializer::kNormal || initializer == Initializer::kUniform) return scale;
+  if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0) {
+    return InvalidArgument("Kaiming and Xavier initializers take a weight [outputs, inputs], got ", ShapeString(shape));
+  }
+  const double outputs = static_cast<double>(shape[0]);
+  const double inputs = static_cast<double>(shape[1]);
+  const bool kaiming = initializer == Initializer::kKaimingNormal || initializer == Initializer::kKaimingUniform;
+  const double deviation = scale * std::sqrt(2 / (kaiming ? inputs : inputs + outputs));
+  return IsUniform(initializer) ? deviation * std::sqrt(3.0) : deviation;  // U(-b, b) deviates by b / sqrt(3)
+}
+
+}  // namespace
+
+InitOptions InitOptions::Part(uint64_t i) const {
+  // SplitMix64's finalizer (Steele, Lea and Flood, 2014): nearby seeds and parts become unrelated seeds.
+  uint64_t mixed = seed + (i + 1) * 0x9E3779B97F4A7C15;
+  mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB;
+  InitOptions part = *this;
+  part.seed = mixed ^ (mixed >> 31);
+  return part;
+}
+
+absl::StatusOr<Var> MakeParameter(const Shape& shape, Initializer initializer, const InitOptions& options,
+                                  double scale) {
+  GM_ASSIGN_OR_RETURN(const int64_t count, CheckedNumElements(shape, SizeOf(DType::kF64)));
+  if (!IsFloating(options.dtype)) {
+    return InvalidArgument("parameters are f32, bf16 or f64, got ", DTypeName(options.dtype));
+  }
+  std::vector<float> values(static_cast<size_t>(count), initializer == Initializer::kOnes ? 1.0f : 0.0f);
+  if (initializer != Initializer::kZeros && initializer != Initializer::kOnes) {
+    GM_ASSIGN_OR_RETURN(const double spread, Spread(shape, initializer, scale));
+    const philox::Sequence sequence(options.seed, 0);
+    for (int64_t i = 0; i < count; ++i) {
+      const double unit = IsUniform(initializer) ? 2.0 * sequence.Uniform(i) - 1.0 : sequence.Normal(i);
+      values[static_cast<size_t>(i)] = static_cast<float>(spread * unit);
+    }
+  }
+  GM_ASSIGN_OR_RETURN(const Tensor host, Tensor::From(values, shape));
+  GM_ASSIGN_OR_RETURN(const Tensor moved, host.To(options.device));
+  if (options.dtype == DType::kF32) return Var::Parameter(moved);
+  const Var cast = Apply1(op::Cast{options.dtype}, {Var(moved)}, Caller::Here());
+  GM_ASSIGN_OR_RETURN(const Tensor stored, cast.Value());
+  return Var::Parameter(stored);
+}
+
+}  // namespace gemmill

@@ -1,0 +1,126 @@
+// Optimizers: multi-tensor updates, one pass over all parameters. A loop without Trainer reads
+//
+//   AdamW optimizer({.learning_rate = 1e-3f});
+//   GM_RETURN_IF_ERROR(optimizer.Apply(model.trainable(), Grad(loss, model.parameters())));
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "gemmill/autograd/var.h"
+#include "gemmill/layers/module.h"
+
+namespace gemmill {
+
+// Parameters that are treated alike. The first group whose rule matches a parameter's name is its group; a parameter of
+// no group has the optimizer's weight decay and a scale of 1.
+struct ParameterGroup {
+  std::function<bool(const std::string& name)> matches;
+  float weight_decay = 0;
+  float learning_rate_scale = 1;
+};
+
+// Biases, and the parameters of layers whose name has "norm" in it: customarily not decayed.
+bool IsBiasOrNorm(const std::string& name);
+std::vector<ParameterGroup> NoDecayOnBiasesAndNorms();
+
+// What changes from step to step.
+struct UpdateControl {
+  double learning_rate_factor = 1;  // the schedule's
+  double gradient_scale = 1;        // 1 / count, and clipping
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // One step: parameters are changed in place. `gradients` as Grad gives them for the same parameters. The first call
+  // makes the state; later calls must name the same parameters. An error leaves everything as it was.
+  absl::Status Apply(absl::Span<const NamedParameter> parameters, absl::Span<const Var> gradients,
+                     const UpdateControl& control = {});
+
+  double learning_rate() const { return learning_rate_; }  // before schedule and groups
+  int64_t steps() const { return steps_; }                 // taken so far
+  // Per parameter, in Apply's order, StateNames().size() tensors each.
+  const std::vector<Tensor>& state() const { return state_; }
+  virtual std::vector<std::string> StateNames() const = 0;  // "exp_avg", ...
+  // Named so that messages and model files can tell.
+  virtual std::string Name() const = 0;
+
+ protected:
+  Optimizer(double learning_rate, double weight_decay, std::vector<ParameterGroup> groups)
+      : learning_rate_(learning_rate), weight_decay_(weight_decay), groups_(std::move(groups)) {}
+  Optimizer(const Optimizer&) = default;
+  Optimizer(Optimizer&&) = default;
+  Optimizer& operator=(const Optimizer&) = default;
+  Optimizer& operator=(Optimizer&&) = default;
+
+  // The update of parameters with these hyperparameters.
+  virtual Op UpdateOp(std::vector<float> weight_decay, std::vector<float> learning_rate_scale) const = 0;
+  // Refuses hyperparameters that make no sense; checked by the first Apply.
+  virtual absl::Status Check() const = 0;
+
+ private:
+  absl::Status Start(absl::Span<const NamedParameter> parameters);
+
+  double learning_rate_;
+  double weight_decay_;
+  std::vector<ParameterGroup> groups_;
+  std::vector<std::string> names_;  // of the parameters that the state belongs to
+  std::vector<Tensor> state_;
+  std::vector<float> decays_;
+  std::vector<float> scales_;
+  int64_t steps_ = 0;
+};
+
+struct SgdOptions {
+  double learning_rate = 1e-2;
+  float momentum = 0;
+  bool nesterov = false;
+  float weight_decay = 0;  // added to the gradient
+  std::vector<ParameterGroup> groups = NoDecayOnBiasesAndNorms();
+};
+
+// op::Sgd.
+class Sgd : public Optimizer {
+ public:
+  explicit Sgd(const SgdOptions& options = {});
+  std::vector<std::string> StateNames() const override;
+  std::string Name() const override { return "sgd"; }
+
+ private:
+  Op UpdateOp(std::vector<float> weight_decay, std::vector<float> learning_rate_scale) const override;
+  absl::Status Check() const override;
+
+  SgdOptions options_;
+};
+
+struct AdamWOptions {
+  double learning_rate = 1e-3;
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float epsilon = 1e-8f;
+  float weight_decay = 1e-2f;  // decoupled
+  std::vector<ParameterGroup> groups = NoDecayOnBiasesAndNorms();
+};
+
+// op::AdamW.
+class AdamW : public Optimizer {
+ public:
+  explicit AdamW(const AdamWOptions& options = {});
+  std::vector<std::string> StateNames() const override { return {"exp_avg", "exp_avg_sq"}; }
+  std::string Name() const override { return "adamw"; }
+
+ private:
+  Op UpdateOp(std::vector<float> weight_decay, std::vector<float> learning_rate_scale) const override;
+  absl::Status Check() const override;
+
+  AdamWOptions options_;
+};
+
+}  // namespace gemmill

@@ -1,0 +1,109 @@
+// Trainer: optimizer steps over global batches, each computed in micro-batches whose gradients are accumulated. How a
+// global batch is split changes nothing but rounding: losses and gradients are normalised by the count of the whole,
+// dropout goes by a sample's position in the global batch, and the schedule advances once per optimizer step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "gemmill/data/loader.h"
+#include "gemmill/layers/loss.h"
+#include "gemmill/layers/module.h"
+#include "gemmill/layers/training/optimizer.h"
+#include "gemmill/layers/training/schedule.h"
+
+namespace gemmill {
+
+// The fields of a micro-batch as Vars on the model's device.
+class Inputs {
+ public:
+  Inputs(absl::Span<const Field> fields, Device device);
+  // The field of that name, or an invalid Var that lists the names there are.
+  Var operator[](absl::string_view name) const;
+
+ private:
+  std::vector<std::pair<std::string, Var>> vars_;
+};
+
+// The loss of a micro-batch (README, "a short program").
+using LossFunction = std::function<Loss(const Inputs&)>;
+// What a model says of each sample, for evaluation: class logits [samples, classes].
+using LogitsFunction = std::function<Var(const Inputs&)>;
+
+struct TrainerOptions {
+  int64_t global_batch = 0;  // the most samples of a step; a step with fewer (an epoch's last) is fine
+  int64_t micro_batch = 0;   // samples per forward and backward pass; 0: the whole global batch
+  double clip_norm = 0;      // gradients whose global norm is above this are scaled down to it; 0: never
+  Schedule schedule = Schedule::Constant();
+  uint64_t seed = 0;  // of dropout
+  bool check_numerics = false;  // stop at the first op that makes a NaN or infinity (CheckNumericsScope)
+};
+
+struct StepReport {
+  int64_t step = 0;  // 1-based: how many steps have been taken with this one
+  double loss = 0;   // of the global batch, before the update
+  double learning_rate = 0;
+  double gradient_norm = 0;  // before clipping
+  int64_t samples = 0;
+  double seconds = 0;
+  double samples_per_second = 0;
+  // The gradients were not finite: weights, optimizer and schedule stay as they were, and `step` does not advance.
+  bool skipped = false;
+};
+
+struct Evaluation {
+  double loss = 0;
+  double accuracy = 0;  // EvaluateClassifier only
+  int64_t samples = 0;
+  double seconds = 0;
+};
+
+class Trainer {
+ public:
+  // `loss` is called for every micro-batch; what it captures must outlive the trainer.
+  template <typename OptimizerType>
+  static absl::StatusOr<Trainer> Create(const Module& model, OptimizerType optimizer, LossFunction loss,
+                                        const TrainerOptions& options) {
+    return Make(model, std::make_shared<OptimizerType>(std::move(optimizer)), std::move(loss), options);
+  }
+  static absl::StatusOr<Trainer> Make(const Module& model, std::shared_ptr<Optimizer> optimizer, LossFunction loss,
+                                      const TrainerOptions& options);
+
+  // One optimizer step. The error of the batch, of an op (with its line) or of the optimizer; after an error weights and
+  // optimizer are as before. A batch without samples is refused.
+  absl::Status Validate(const Batch& batch) const;
+  absl::StatusOr<StepReport> Step(const Batch& batch);
+
+  // The mean loss over a data set, in micro-batches, in evaluation mode and without gradients.
+  absl::StatusOr<Evaluation> Evaluate(const Dataset& dataset) const;
+
+  int64_t steps() const { return steps_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  const TrainerOptions& options() const { return options_; }
+
+ private:
+  Trainer(std::vector<NamedParameter> parameters, std::shared_ptr<Optimizer> optimizer, LossFunction loss,
+          const TrainerOptions& options);
+
+  std::vector<NamedParameter> parameters_;
+  std::vector<Var> values_;  // of parameters_
+  std::shared_ptr<Optimizer> optimizer_;
+  LossFunction loss_;
+  TrainerOptions options_;
+  Device device_;
+  int64_t steps_ = 0;
+};
+
+// Mean cross-entropy and the share of samples whose largest logit is their label, over a data set with field "label" (or
+// `label`), `batch` samples at a time, in evaluation mode.
+absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset, int64_t batch,
+                                              Device device = {}, absl::string_view label = "label");
+
+}  // namespace gemmill
