@@ -1,0 +1,62 @@
+#include "gemmill/examples/run_log.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+#include "gemmill/runtime/status.h"
+#include "nlohmann/json.hpp"
+
+namespace gemmill::examples {
+
+absl::StatusOr<RunLog> RunLog::Open(const std::string& path) {
+  RunLog log;
+  log.path_ = path;
+  log.terminal_ = isatty(STDOUT_FILENO) == 1;
+  if (!path.empty()) {
+    log.file_.open(path);
+    if (!log.file_) return InvalidArgument("--metrics: cannot write ", path);
+  }
+  return log;
+}
+
+absl::Status RunLog::WriteLine(const std::string& line) {
+  if (path_.empty()) return absl::OkStatus();
+  file_ << line << "\n" << std::flush;
+  if (!file_) return absl::DataLossError(absl::StrCat("cannot write ", path_, "; is the disk full?"));
+  return absl::OkStatus();
+}
+
+absl::Status RunLog::Step(const StepReport& report, int64_t epoch, int64_t steps_in_all) {
+  if (report.skipped) absl::PrintF("step after %d skipped: its gradients were not finite\n", report.step);
+  const auto now = std::chrono::steady_clock::now();
+  if (terminal_ && now - last_drawn_ > std::chrono::milliseconds(100)) {
+    last_drawn_ = now;
+    absl::PrintF("\r\033[Kstep %d/%d  epoch %d  loss %.4f  %.0f samples/s", report.step, steps_in_all, epoch, report.loss,
+                 report.samples_per_second);
+    std::fflush(stdout);
+  }
+  nlohmann::json line = {{"step", report.step},
+                         {"epoch", epoch},
+                         {"loss", report.loss},
+                         {"learning_rate", report.learning_rate},
+                         {"gradient_norm", report.gradient_norm},
+                         {"samples_per_s", report.samples_per_second}};
+  if (report.skipped) line["skipped"] = true;
+  return WriteLine(line.dump());
+}
+
+absl::Status RunLog::Evaluated(const Evaluation& evaluation, int64_t step, int64_t epoch, int64_t epochs,
+                               double train_loss, double samples_per_second) {
+  absl::PrintF("%sepoch %d/%d  step %d  train loss %.4f  test loss %.4f  accuracy %.4f  %.0f samples/s\n",
+               terminal_ ? "\r\033[K" : "", epoch, epochs, step, train_loss, evaluation.loss, evaluation.accuracy,
+               samples_per_second);
+  std::fflush(stdout);
+  const nlohmann::json line = {{"event", "evaluation"},        {"step", step},
+                               {"epoch", epoch},               {"loss", evaluation.loss},
+                               {"accuracy", evaluation.accuracy}, {"samples", evaluation.samples}};
+  return WriteLine(line.dump());
+}
+
+}  // namespace gemmill::examples
