@@ -1,0 +1,55 @@
+#include "tests/op_sweep/samples.h"
+
+namespace gemmill {
+
+Samples SamplesOf(For<op::MatMul>) {
+  Samples samples;
+  for (const bool trans_a : {false, true}) {
+    for (const bool trans_b : {false, true}) {
+      const auto add = [&](const Shape& batch_a, const Shape& batch_b, int64_t m, int64_t n, int64_t k) {
+        Shape a = batch_a;
+        Shape b = batch_b;
+        for (int64_t size : trans_a ? Shape{k, m} : Shape{m, k}) a.push_back(size);
+        for (int64_t size : trans_b ? Shape{n, k} : Shape{k, n}) b.push_back(size);
+        samples.push_back({op::MatMul{trans_a, trans_b}, {Value(a, -1, 1, 1), Value(b, -1, 1, 2)}});
+      };
+      add({}, {}, 3, 4, 5);
+      add({}, {}, 1, 1, 1);
+      add({}, {}, 1, 7, 2);
+      add({}, {}, 7, 1, 2);
+      add({2}, {2}, 3, 2, 4);
+      add({2}, {}, 3, 2, 4);        // one weight for a batch
+      add({}, {3}, 2, 3, 2);        // one matrix against a batch
+      add({2, 1}, {1, 3}, 2, 2, 3);  // both broadcast
+      add({}, {}, 0, 3, 2);
+      add({}, {}, 2, 3, 0);
+      add({0}, {}, 2, 2, 2);
+    }
+  }
+  return samples;
+}
+
+namespace {
+
+Argument Control() { return Fixed(DType::kF64, {3}, {0.01, 1, 0.5}); }
+
+}  // namespace
+
+Samples SamplesOf(For<op::Sgd>) {
+  return {
+      {op::Sgd{0, false, {0.1f, 0}, {1, 0.5f}}, {Control(), Value({2, 3}), Value({2, 3}, -1, 1, 2), Value({1}), Value({1})}},
+      {op::Sgd{0.9f, true, {0.1f}, {1}}, {Control(), Value({4}), Value({4}, -1, 1, 2), Wide({4}, -1, 1, 3)}},
+      {op::Sgd{0.9f, false, {0}, {1}}, {Control(), Value({0}), Value({0}), Wide({0})}},
+  };
+}
+
+Samples SamplesOf(For<op::AdamW>) {
+  return {
+      {op::AdamW{0.9f, 0.99f, 1e-8f, {0.1f, 0}, {1, 2}},
+       {Control(), Value({2, 3}), Value({2, 3}, -1, 1, 2), Wide({2, 3}, -1, 1, 3), Wide({2, 3}, 0.1, 1, 4), Value({1}),
+        Value({1}), Wide({1}), Wide({1}, 0.1, 1)}},
+      {op::AdamW{0.9f, 0.99f, 1e-8f, {0}, {1}}, {Control(), Value({0}), Value({0}), Wide({0}), Wide({0})}},
+  };
+}
+
+}  // namespace gemmill
