@@ -125,16 +125,14 @@ class Backward {
   const NoGradScope no_grad_;
   const NodeSet& stop_;
   const std::vector<std::shared_ptr<Node>> order_;
-  NodeSet leads_;   // nodes through which a wanted Var is reached
+  NodeSet leads_;  // nodes through which a wanted Var is reached
   NodeSet wanted_;
   std::unordered_map<const Node*, std::vector<Var>> gradients_;  // one per output
 };
 
 std::vector<Var> GradTo(const Var& loss, const std::vector<Var>& vars, const NodeSet& stop, GradOptions options,
                         Caller caller) {
-  const auto fail = [&](const absl::Status& status) {
-    return std::vector<Var>(vars.size(), Var::Error(status));
-  };
+  const auto fail = [&](const absl::Status& status) { return std::vector<Var>(vars.size(), Var::Error(status)); };
   if (!loss.ok()) return fail(loss.status());
   for (const Var& var : vars) {
     if (!var.ok()) return fail(var.status());
@@ -196,8 +194,8 @@ Gradients VjpByComposition(const Site& site, const Composed& composed) {
 }
 
 std::variant<Gradients, NotDifferentiable> Vjp(const Op& op, const Site& site) {
-  return std::visit([&](const auto& typed) -> std::variant<Gradients, NotDifferentiable> { return VjpRule(typed, site); },
-                    op);
+  return std::visit(
+      [&](const auto& typed) -> std::variant<Gradients, NotDifferentiable> { return VjpRule(typed, site); }, op);
 }
 
 }  // namespace gemmill

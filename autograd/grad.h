@@ -13,9 +13,10 @@ struct GradOptions {
   bool differentiable = false;
 };
 
-// The gradients of `loss` (one element, floating) with respect to each of `vars`, with their shapes and dtypes: zeros for
-// a Var that the loss does not depend on. Errors are carried by every result: a loss that depends on no parameter at all,
-// an op without a gradient on the way, a value that was changed in place (an optimizer step) after the loss was computed.
+// The gradients of `loss` (one element, floating) with respect to each of `vars`, with their shapes and dtypes: zeros
+// for a Var that the loss does not depend on. Errors are carried by every result: a loss that depends on no parameter
+// at all, an op without a gradient on the way, a value that was changed in place (an optimizer step) after the loss was
+// computed.
 std::vector<Var> Grad(const Var& loss, const std::vector<Var>& vars, GradOptions options = {},
                       Caller caller = Caller::Here());
 

@@ -118,8 +118,8 @@ Var ArgMax(Located x, int64_t axis, bool keepdims) {
 }
 
 Var LogSumExp(Located x, int64_t axis) {
-  // max - log_softmax[argmax] would need a gather; x - log_softmax(x) is the same number at every element, so take it at
-  // the largest, where it cancels nothing: logsumexp = max - max(log_softmax).
+  // max - log_softmax[argmax] would need a gather; x - log_softmax(x) is the same number at every element, so take it
+  // at the largest, where it cancels nothing: logsumexp = max - max(log_softmax).
   const Var normal = LogSoftmax(x, axis);
   const ReduceOptions along{{axis}};
   const auto at = [&](const Var& var) { return Located(var, x.caller.file, x.caller.line); };
@@ -224,7 +224,8 @@ Var ApplyDropout(Located x, const DropoutOptions& options) {
   int64_t rows = 1;
   for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
   const Device device = x.var.device();
-  absl::StatusOr<Tensor> key = Tensor::From(std::vector<int64_t>{static_cast<int64_t>(random->seed), random->step}, {2}, device);
+  absl::StatusOr<Tensor> key =
+      Tensor::From(std::vector<int64_t>{static_cast<int64_t>(random->seed), random->step}, {2}, device);
   if (!key.ok()) return Fail(x, key.status());
   Var index;
   if (options.index.has_value()) {
@@ -232,8 +233,9 @@ Var ApplyDropout(Located x, const DropoutOptions& options) {
   } else {
     const int64_t samples = random->samples > 0 ? random->samples : std::max<int64_t>(shape[0], 1);
     if (rows % samples != 0) {
-      return Fail(x, InvalidArgument("Dropout: the ", rows, " rows of ", x.var.spec().ToString(), " are not a multiple of the ",
-                                     samples, " samples of the batch; give DropoutOptions::index"));
+      return Fail(
+          x, InvalidArgument("Dropout: the ", rows, " rows of ", x.var.spec().ToString(), " are not a multiple of the ",
+                             samples, " samples of the batch; give DropoutOptions::index"));
     }
     index = Iota(rows, device, x.caller) + static_cast<double>(random->first_sample * (rows / samples));
   }

@@ -17,8 +17,8 @@ struct MatMulOptions {
   bool trans_a = false;
   bool trans_b = false;
 };
-// a [..., M, K] times b [..., K, N] is [..., M, N]; leading dimensions broadcast. trans_a reads a as [..., K, M], trans_b
-// b as [..., N, K].
+// a [..., M, K] times b [..., K, N] is [..., M, N]; leading dimensions broadcast. trans_a reads a as [..., K, M],
+// trans_b b as [..., N, K].
 Var MatMul(Located a, const Var& b, MatMulOptions options = {});
 
 // --- Elementwise with NumPy's broadcasting. Also i32, i64 and u8.
@@ -70,7 +70,7 @@ Var Sum(Located x, const ReduceOptions& options = {});   // of nothing: 0
 Var Mean(Located x, const ReduceOptions& options = {});  // of nothing: NaN
 Var Max(Located x, const ReduceOptions& options = {});   // ties share the gradient equally
 Var Min(Located x, const ReduceOptions& options = {});
-Var Variance(Located x, const ReduceOptions& options = {});  // the mean of squared deviations; of one element: 0
+Var Variance(Located x, const ReduceOptions& options = {});       // the mean of squared deviations; of one element: 0
 Var ArgMax(Located x, int64_t axis = -1, bool keepdims = false);  // i64; ties go to the lowest index
 Var LogSumExp(Located x, int64_t axis = -1);  // reduced away; stable; of a row of -inf: -inf, with a gradient of 0
 
@@ -99,14 +99,15 @@ Var Iota(int64_t size, Device device = {}, Caller caller = Caller::Here());  // 
 
 // --- Rows. Indices are i32 or i64; one outside its range is an error that names it.
 
-Var GatherRows(Located table, const Var& index);                       // [V, ...row] at [...i]: [...i, ...row]
-Var ScatterAddRows(Located values, const Var& index, int64_t rows);    // [...i, ...row] into [rows, ...row]
+Var GatherRows(Located table, const Var& index);                        // [V, ...row] at [...i]: [...i, ...row]
+Var ScatterAddRows(Located values, const Var& index, int64_t rows);     // [...i, ...row] into [rows, ...row]
 Var OneHot(Located index, int64_t classes, DType dtype = DType::kF32);  // [...i] -> [...i, classes]
 
 // --- Training.
 
-// The sum of the cross-entropy of logits [N, C] against labels [N], how many labels were not ignore_index, both f32 scalars.
-// Sum, not mean: a global batch is normalised by its whole count (layers/loss.h). All ignored: sum 0, count 0, gradient 0.
+// The sum of the cross-entropy of logits [N, C] against labels [N], how many labels were not ignore_index, both f32
+// scalars. Sum, not mean: a global batch is normalised by its whole count (layers/loss.h). All ignored: sum 0, count 0,
+// gradient 0.
 struct CrossEntropyOptions {
   int64_t ignore_index = -100;
   float label_smoothing = 0;

@@ -85,8 +85,8 @@ struct Node {
   bool requires_grad = false;
 };
 
-// An argument of an op, with the line that wrote it. Implicit, so that users write plain expressions: a Var, or a number
-// that takes the other operand's dtype.
+// An argument of an op, with the line that wrote it. Implicit, so that users write plain expressions: a Var, or a
+// number that takes the other operand's dtype.
 struct Located {
   Var var;
   std::optional<double> number;

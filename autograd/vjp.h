@@ -14,9 +14,9 @@ namespace gemmill {
 
 // One op of the graph, seen from the backward pass.
 struct Site {
-  std::vector<Var> in;    // its inputs
-  std::vector<Var> out;   // its outputs
-  std::vector<Var> dout;  // the gradient of each output; empty where nothing depends on it
+  std::vector<Var> in;      // its inputs
+  std::vector<Var> out;     // its outputs
+  std::vector<Var> dout;    // the gradient of each output; empty where nothing depends on it
   std::vector<bool> wants;  // whether the gradient of each input will be used
   Caller caller;
 

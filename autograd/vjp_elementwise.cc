@@ -65,9 +65,8 @@ Gradients VjpRule(const op::Unary& op, const Site& site) {
 }
 
 Gradients VjpRule(const op::UnaryGrad& op, const Site& site) {
-  return VjpByComposition(site, [&](const std::vector<Var>& in) -> std::vector<Var> {
-    return {in[1] * Derivative(op.fn, in[0])};
-  });
+  return VjpByComposition(
+      site, [&](const std::vector<Var>& in) -> std::vector<Var> { return {in[1] * Derivative(op.fn, in[0])}; });
 }
 
 Gradients VjpRule(const op::Binary& op, const Site& site) {

@@ -32,7 +32,8 @@ Gradients VjpRule(const op::Concat& op, const Site& site) {
   int64_t start = 0;
   for (size_t i = 0; i < site.in.size(); ++i) {
     const int64_t stop = start + site.in[i].shape()[static_cast<size_t>(op.axis)];
-    gradients.push_back(site.wants[i] ? Apply1(op::Slice{op.axis, start, stop, 1}, {site.dout[0]}, site.caller) : Var());
+    gradients.push_back(site.wants[i] ? Apply1(op::Slice{op.axis, start, stop, 1}, {site.dout[0]}, site.caller)
+                                      : Var());
     start = stop;
   }
   return gradients;

@@ -115,8 +115,8 @@ Gradients VjpRule(const op::CrossEntropyGrad& op, const Site& site) {
     const int64_t classes = in[0].shape()[1];
     const double smoothing = op.label_smoothing;
     const Var ignored = Equal(labels, static_cast<double>(op.ignore_index));
-    const Var target = OneHot(Where(ignored, 0.0, labels), classes, wide) * (1 - smoothing) +
-                       smoothing / static_cast<double>(classes);
+    const Var target =
+        OneHot(Where(ignored, 0.0, labels), classes, wide) * (1 - smoothing) + smoothing / static_cast<double>(classes);
     const Var softmax = Exp(Cast(in[0], wide) - WithColumn(in[2]));
     const Var rows = Where(WithColumn(ignored), 0.0, in[3] * (softmax - target));
     return {Cast(rows, in[0].dtype())};

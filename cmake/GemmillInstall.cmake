@@ -9,7 +9,8 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gemmill)
 # Headers of runtime/cpu and runtime/cuda stay behind: kernels live there, and nothing outside includes them.
 foreach(folder runtime autograd layers layers/training data)
   file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.h)
-  list(REMOVE_ITEM headers ${PROJECT_SOURCE_DIR}/layers/gemmill.h)
+  list(REMOVE_ITEM headers ${PROJECT_SOURCE_DIR}/layers/gemmill.h ${PROJECT_SOURCE_DIR}/runtime/infer_rules.h
+       ${PROJECT_SOURCE_DIR}/autograd/vjp.h)
   install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gemmill/${folder})
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/layers/gemmill.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gemmill)

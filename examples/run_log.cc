@@ -33,8 +33,8 @@ absl::Status RunLog::Step(const StepReport& report, int64_t epoch, int64_t steps
   const auto now = std::chrono::steady_clock::now();
   if (terminal_ && now - last_drawn_ > std::chrono::milliseconds(100)) {
     last_drawn_ = now;
-    absl::PrintF("\r\033[Kstep %d/%d  epoch %d  loss %.4f  %.0f samples/s", report.step, steps_in_all, epoch, report.loss,
-                 report.samples_per_second);
+    absl::PrintF("\r\033[Kstep %d/%d  epoch %d  loss %.4f  %.0f samples/s", report.step, steps_in_all, epoch,
+                 report.loss, report.samples_per_second);
     std::fflush(stdout);
   }
   nlohmann::json line = {{"step", report.step},
@@ -53,9 +53,12 @@ absl::Status RunLog::Evaluated(const Evaluation& evaluation, int64_t step, int64
                terminal_ ? "\r\033[K" : "", epoch, epochs, step, train_loss, evaluation.loss, evaluation.accuracy,
                samples_per_second);
   std::fflush(stdout);
-  const nlohmann::json line = {{"event", "evaluation"},        {"step", step},
-                               {"epoch", epoch},               {"loss", evaluation.loss},
-                               {"accuracy", evaluation.accuracy}, {"samples", evaluation.samples}};
+  const nlohmann::json line = {{"event", "evaluation"},
+                               {"step", step},
+                               {"epoch", epoch},
+                               {"loss", evaluation.loss},
+                               {"accuracy", evaluation.accuracy},
+                               {"samples", evaluation.samples}};
   return WriteLine(line.dump());
 }
 

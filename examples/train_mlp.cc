@@ -20,7 +20,8 @@ ABSL_FLAG(double, dropout, 0, "share of hidden units dropped in training");
 ABSL_FLAG(std::string, optimizer, "adamw", "adamw or sgd");
 ABSL_FLAG(double, learning_rate, 0, "0: 1e-3 for adamw, 0.1 for sgd");
 ABSL_FLAG(double, momentum, 0.9, "of sgd");
-ABSL_FLAG(std::string, schedule, "cosine", "constant, cosine (after a warm-up of 5% of the steps) or step (x 0.1 each third)");
+ABSL_FLAG(std::string, schedule, "cosine",
+          "constant, cosine (after a warm-up of 5% of the steps) or step (x 0.1 each third)");
 ABSL_FLAG(double, weight_decay, 0.01, "of weights, not of biases");
 ABSL_FLAG(double, clip_norm, 0, "global norm that gradients are clipped to; 0: none");
 ABSL_FLAG(int64_t, seed, 1, "of initial weights, order of samples and dropout");
@@ -72,7 +73,8 @@ absl::StatusOr<Schedule> MakeSchedule(int64_t steps) {
 absl::Status Train() {
   GM_RETURN_IF_ERROR(CheckFlags());
   const uint64_t seed = static_cast<uint64_t>(absl::GetFlag(FLAGS_seed));
-  if (absl::GetFlag(FLAGS_threads) > 0) GM_RETURN_IF_ERROR(SetNumThreads(static_cast<int>(absl::GetFlag(FLAGS_threads))));
+  if (absl::GetFlag(FLAGS_threads) > 0)
+    GM_RETURN_IF_ERROR(SetNumThreads(static_cast<int>(absl::GetFlag(FLAGS_threads))));
   GM_ASSIGN_OR_RETURN(const Device device, Device::Parse(absl::GetFlag(FLAGS_device)));
   GM_ASSIGN_OR_RETURN(const std::vector<int64_t> hidden, ParseSizes("hidden", absl::GetFlag(FLAGS_hidden)));
   GM_ASSIGN_OR_RETURN(const Activation activation, ParseActivation(absl::GetFlag(FLAGS_activation)));
@@ -94,8 +96,9 @@ absl::Status Train() {
   const int64_t global_batch = asked > 0 ? asked : fallback;
   GM_ASSIGN_OR_RETURN(Loader loader, Loader::Create(train, {.global_batch = global_batch, .seed = seed}));
   const int64_t steps_per_epoch = loader.batches_per_epoch();
-  const int64_t epochs = absl::GetFlag(FLAGS_epochs) > 0 ? absl::GetFlag(FLAGS_epochs)
-                                                          : std::max<int64_t>(5, (999 + steps_per_epoch) / steps_per_epoch);
+  const int64_t epochs = absl::GetFlag(FLAGS_epochs) > 0
+                             ? absl::GetFlag(FLAGS_epochs)
+                             : std::max<int64_t>(5, (999 + steps_per_epoch) / steps_per_epoch);
   const int64_t steps = epochs * steps_per_epoch;
   GM_ASSIGN_OR_RETURN(const Schedule schedule, MakeSchedule(steps));
 
@@ -117,10 +120,11 @@ absl::Status Train() {
                      .check_numerics = absl::GetFlag(FLAGS_check_numerics)}));
   GM_ASSIGN_OR_RETURN(RunLog log, RunLog::Open(absl::GetFlag(FLAGS_metrics)));
 
-  absl::PrintF("%s\n%d training and %d test samples, %d classes; %d epochs of %d steps, global batch %d, micro-batch %d, "
-               "%s, %d threads\n",
-               Summary(model), train.size(), test.size(), classes, epochs, steps_per_epoch, global_batch,
-               trainer.options().micro_batch, device.ToString(), NumThreads());
+  absl::PrintF(
+      "%s\n%d training and %d test samples, %d classes; %d epochs of %d steps, global batch %d, micro-batch %d, "
+      "%s, %d threads\n",
+      Summary(model), train.size(), test.size(), classes, epochs, steps_per_epoch, global_batch,
+      trainer.options().micro_batch, device.ToString(), NumThreads());
   Evaluation evaluation;
   double seconds = 0;
   int64_t samples = 0;

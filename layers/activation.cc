@@ -7,7 +7,7 @@
 namespace gemmill {
 namespace {
 
-constexpr Activation kAll[] = {Activation::kNone,     Activation::kRelu, Activation::kGelu,   Activation::kGeluTanh,
+constexpr Activation kAll[] = {Activation::kNone, Activation::kRelu, Activation::kGelu,   Activation::kGeluTanh,
                                Activation::kTanh, Activation::kSilu, Activation::kSigmoid};
 
 }  // namespace

@@ -17,8 +17,7 @@ absl::StatusOr<Embedding> Embedding::Create(const EmbeddingOptions& options, con
   return Embedding(std::move(weight));
 }
 
-Embedding::Embedding(Var weight)
-    : Module(absl::StrCat("Embedding ", weight.shape()[0], " x ", weight.shape()[1])) {
+Embedding::Embedding(Var weight) : Module(absl::StrCat("Embedding ", weight.shape()[0], " x ", weight.shape()[1])) {
   weight_ = AddParameter("weight", std::move(weight));
 }
 

@@ -23,10 +23,9 @@ Initializer DefaultInitializer(Activation activation) {
 }
 
 std::string Describe(const Var& weight, const Var& bias, Activation activation) {
-  return absl::StrCat("Linear ", weight.shape()[1], " -> ", weight.shape()[0],
-                      activation == Activation::kNone ? "" : ", ",
-                      activation == Activation::kNone ? "" : ActivationName(activation),
-                      bias.node() == nullptr ? ", no bias" : "");
+  return absl::StrCat(
+      "Linear ", weight.shape()[1], " -> ", weight.shape()[0], activation == Activation::kNone ? "" : ", ",
+      activation == Activation::kNone ? "" : ActivationName(activation), bias.node() == nullptr ? ", no bias" : "");
 }
 
 }  // namespace
@@ -83,12 +82,11 @@ absl::StatusOr<Mlp> Mlp::Create(const MlpOptions& options, const InitOptions& in
   std::vector<Dropout> dropouts;
   for (size_t i = 0; i + 1 < options.sizes.size(); ++i) {
     const bool last = i + 2 == options.sizes.size();
-    GM_ASSIGN_OR_RETURN(Linear layer,
-                        Linear::Create({.inputs = options.sizes[i],
-                                        .outputs = options.sizes[i + 1],
-                                        .bias = options.bias,
-                                        .activation = last ? Activation::kNone : options.activation},
-                                       init.Part(i)));
+    GM_ASSIGN_OR_RETURN(Linear layer, Linear::Create({.inputs = options.sizes[i],
+                                                      .outputs = options.sizes[i + 1],
+                                                      .bias = options.bias,
+                                                      .activation = last ? Activation::kNone : options.activation},
+                                                     init.Part(i)));
     layers.push_back(std::move(layer));
     if (options.dropout == 0 || last) continue;
     GM_ASSIGN_OR_RETURN(Dropout dropout, Dropout::Create({.rate = options.dropout, .stream = static_cast<int64_t>(i)}));

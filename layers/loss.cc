@@ -16,7 +16,8 @@ Loss OverElements(const Located& prediction, const Var& target, const char* name
   // A bf16 cannot hold the sum, nor the count, of some thousand terms.
   if (terms.dtype() == DType::kBf16) terms = Cast(at(terms), DType::kF32);
   if (!terms.ok()) return Loss(terms);
-  return Loss(Sum(at(terms)), Fill({}, static_cast<double>(terms.spec().num_elements()), terms.dtype(), terms.device()));
+  return Loss(Sum(at(terms)),
+              Fill({}, static_cast<double>(terms.spec().num_elements()), terms.dtype(), terms.device()));
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ absl::StatusOr<Device> UsableCuda() {
   }
   return Device{Device::Kind::kCuda, (*devices)[0]};
 #else
-  return absl::FailedPreconditionError("device cuda: this build has no CUDA (configure with GEMMILL_WITH_CUDA); use cpu");
+  return absl::FailedPreconditionError(
+      "device cuda: this build has no CUDA (configure with GEMMILL_WITH_CUDA); use cpu");
 #endif
 }
 

@@ -22,9 +22,13 @@ struct KernelArguments {
   void* workspace = nullptr;  // workspace_bytes of scratch, 64-byte aligned
 
   template <typename T>
-  const T* in(size_t i) const { return static_cast<const T*>(inputs[i]); }
+  const T* in(size_t i) const {
+    return static_cast<const T*>(inputs[i]);
+  }
   template <typename T>
-  T* out(size_t i) const { return static_cast<T*>(outputs[i]); }
+  T* out(size_t i) const {
+    return static_cast<T*>(outputs[i]);
+  }
 };
 
 struct Kernel {

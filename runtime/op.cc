@@ -5,8 +5,9 @@
 namespace gemmill {
 
 const char* FnName(UnaryFn fn) {
-  static constexpr const char* kNames[] = {"neg",  "abs",      "exp",       "log",  "sqrt",     "rsqrt", "tanh", "sigmoid",
-                                           "relu", "gelu_erf", "gelu_tanh", "silu", "softplus", "sin",   "cos",  "erf"};
+  static constexpr const char* kNames[] = {"neg",      "abs",     "exp",  "log",      "sqrt",      "rsqrt",
+                                           "tanh",     "sigmoid", "relu", "gelu_erf", "gelu_tanh", "silu",
+                                           "softplus", "sin",     "cos",  "erf"};
   static_assert(std::size(kNames) == kUnaryFnCount);
   return kNames[static_cast<int>(fn)];
 }
@@ -36,7 +37,9 @@ struct Namer {
   std::string operator()(const op::ArgMax&) const { return "ArgMax"; }
   std::string operator()(const op::BroadcastTo&) const { return "BroadcastTo"; }
   std::string operator()(const op::Softmax& op) const { return op.log ? "LogSoftmax" : "Softmax"; }
-  std::string operator()(const op::SoftmaxGrad& op) const { return op.log ? "LogSoftmax gradient" : "Softmax gradient"; }
+  std::string operator()(const op::SoftmaxGrad& op) const {
+    return op.log ? "LogSoftmax gradient" : "Softmax gradient";
+  }
   std::string operator()(const op::Normalize& op) const { return op.centered ? "LayerNorm" : "RmsNorm"; }
   std::string operator()(const op::NormalizeGrad& op) const {
     return op.centered ? "LayerNorm gradient" : "RmsNorm gradient";

@@ -1,9 +1,10 @@
-// Every op, as a plain struct of its attributes. Ops are values: they can be compared, kept in a list and executed later.
-// What an op does to shapes is in infer.cc, what it costs in cost.cc, how it runs in cpu/ and cuda/, its gradient in
-// autograd/vjp_*.cc: overload sets visited over the variant, so that an op that lacks one of them does not compile.
+// Every op, as a plain struct of its attributes. Ops are values: they can be compared, kept in a list and executed
+// later. What an op does to shapes is in infer.cc, what it costs in cost.cc, how it runs in cpu/ and cuda/, its
+// gradient in autograd/vjp_*.cc: overload sets visited over the variant, so that an op that lacks one of them does not
+// compile.
 //
-// Shapes are written outermost first; "..." stands for any number of dimensions. Unless said otherwise, an op takes f32,
-// bf16 and f64 alike, computes bf16 in f32, and its inputs have one dtype.
+// Shapes are written outermost first; "..." stands for any number of dimensions. Unless said otherwise, an op takes
+// f32, bf16 and f64 alike, computes bf16 in f32, and its inputs have one dtype.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +27,40 @@ using Axes = absl::InlinedVector<int64_t, 6>;
 
 // Functions of one element. scalar_math.h holds the formula and the derivative of each.
 enum class UnaryFn : uint8_t {
-  kNeg, kAbs, kExp, kLog, kSqrt, kRsqrt, kTanh, kSigmoid, kRelu, kGeluErf, kGeluTanh, kSilu, kSoftplus, kSin, kCos, kErf,
+  kNeg,
+  kAbs,
+  kExp,
+  kLog,
+  kSqrt,
+  kRsqrt,
+  kTanh,
+  kSigmoid,
+  kRelu,
+  kGeluErf,
+  kGeluTanh,
+  kSilu,
+  kSoftplus,
+  kSin,
+  kCos,
+  kErf,
 };
 inline constexpr int kUnaryFnCount = static_cast<int>(UnaryFn::kErf) + 1;
 
 // Functions of two elements; from kEqual on they are comparisons, whose result is u8, 0 or 1.
 enum class BinaryFn : uint8_t {
-  kAdd, kSub, kMul, kDiv, kPow, kMax, kMin, kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kPow,
+  kMax,
+  kMin,
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
 };
 inline constexpr int kBinaryFnCount = static_cast<int>(BinaryFn::kGreaterEqual) + 1;
 constexpr bool IsComparison(BinaryFn fn) { return fn >= BinaryFn::kEqual; }
@@ -46,8 +74,8 @@ const char* FnName(ReduceFn fn);
 
 namespace op {
 
-// (a [..., M, K], b [..., K, N]) -> [..., M, N]; with trans_a the last two dimensions of a are (K, M), with trans_b those
-// of b are (N, K). Leading (batch) dimensions broadcast as in NumPy.
+// (a [..., M, K], b [..., K, N]) -> [..., M, N]; with trans_a the last two dimensions of a are (K, M), with trans_b
+// those of b are (N, K). Leading (batch) dimensions broadcast as in NumPy.
 struct MatMul {
   bool trans_a = false;
   bool trans_b = false;
@@ -67,8 +95,8 @@ struct UnaryGrad {
   bool operator==(const UnaryGrad&) const = default;
 };
 
-// (a, b) -> fn(a, b) with NumPy broadcasting; also i32, i64 and u8. kMax and kMin of a NaN are NaN. Integers wrap around and
-// their division truncates; dividing them by 0, or raising them to a power below 0, is an error.
+// (a, b) -> fn(a, b) with NumPy broadcasting; also i32, i64 and u8. kMax and kMin of a NaN are NaN. Integers wrap
+// around and their division truncates; dividing them by 0, or raising them to a power below 0, is an error.
 struct Binary {
   BinaryFn fn;
   bool operator==(const Binary&) const = default;
@@ -80,7 +108,8 @@ struct Where {
 };
 
 // (x) -> reduced over `axes` (distinct, 0 <= axis < rank). Also i32 and i64, but kMean. Sums run in f32 blocks whose
-// partial sums are added in f64. Sum over nothing is 0, mean over nothing is NaN; kMax and kMin of nothing are an error.
+// partial sums are added in f64. Sum over nothing is 0, mean over nothing is NaN; kMax and kMin of nothing are an
+// error.
 struct Reduce {
   ReduceFn fn;
   Axes axes;
@@ -128,9 +157,10 @@ struct NormalizeGrad {
   bool operator==(const NormalizeGrad&) const = default;
 };
 
-// (logits [N, C], labels i64 or i32 [N]) -> (sum [], count [], logsumexp [N]), f32 (f64 for f64): the sum over rows whose label is not
-// ignore_index of (1 - label_smoothing) * -log softmax[label] + label_smoothing * mean_c(-log softmax[c]), how many such
-// rows there are, and what the gradient needs. Any other label outside [0, C) is an error naming index and value.
+// (logits [N, C], labels i64 or i32 [N]) -> (sum [], count [], logsumexp [N]), f32 (f64 for f64): the sum over rows
+// whose label is not ignore_index of (1 - label_smoothing) * -log softmax[label] + label_smoothing * mean_c(-log
+// softmax[c]), how many such rows there are, and what the gradient needs. Any other label outside [0, C) is an error
+// naming index and value.
 struct CrossEntropy {
   int64_t ignore_index = -100;
   float label_smoothing = 0;
@@ -149,7 +179,8 @@ struct GatherRows {
   bool operator==(const GatherRows&) const = default;
 };
 
-// (values [...i, ...row], index [...i]) -> [rows, ...row], zeros with each value row added to row index[i], in order of i.
+// (values [...i, ...row], index [...i]) -> [rows, ...row], zeros with each value row added to row index[i], in order of
+// i.
 struct ScatterAddRows {
   int64_t rows = 0;
   int64_t index_rank = 1;  // how many of the leading dimensions are the index's
@@ -221,10 +252,10 @@ struct Iota {
   bool operator==(const Iota&) const = default;
 };
 
-// (x [rows..., N], key i64 [2], index i64 [rows]) -> x / (1 - rate) where kept, 0 where dropped. Element (r, c) is dropped
-// when word c % 4 of Philox4x32-10 is below rate * 2^32, with key[0] as its seed and as its counter (philox.h) index[r],
-// c / 4, the step key[1] and the stream: the mask depends on the position in the global batch, never on how the batch was
-// split. Its gradient is itself.
+// (x [rows..., N], key i64 [2], index i64 [rows]) -> x / (1 - rate) where kept, 0 where dropped. Element (r, c) is
+// dropped when word c % 4 of Philox4x32-10 is below rate * 2^32, with key[0] as its seed and as its counter (philox.h)
+// index[r], c / 4, the step key[1] and the stream: the mask depends on the position in the global batch, never on how
+// the batch was split. Its gradient is itself.
 struct Dropout {
   float rate = 0.5f;
   int64_t stream = 0;
@@ -236,21 +267,21 @@ struct GlobalNorm {
   bool operator==(const GlobalNorm&) const = default;
 };
 
-// Multi-tensor optimizer updates. The first input is `control` f64 [3]: learning rate, 1-based step number, gradient scale (what each
-// gradient is multiplied by first). Then per parameter its tensors; the outputs may be the very same buffers.
-// Formulas: SGD with momentum as in PyTorch's documentation of torch.optim.SGD.
+// Multi-tensor optimizer updates. The first input is `control` f64 [3]: learning rate, 1-based step number, gradient
+// scale (what each gradient is multiplied by first). Then per parameter its tensors; the outputs may be the very same
+// buffers. Formulas: SGD with momentum as in PyTorch's documentation of torch.optim.SGD.
 
 // (control, [w, g, v]...) -> [w, v]...; without momentum (control, [w, g]...) -> [w]....
 struct Sgd {
   float momentum = 0;
   bool nesterov = false;
-  std::vector<float> weight_decay;       // one per parameter
+  std::vector<float> weight_decay;         // one per parameter
   std::vector<float> learning_rate_scale;  // one per parameter
   bool operator==(const Sgd&) const = default;
 };
 
-// (control, [w, g, m, v]...) -> [w, m, v]...: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019), algorithm 2:
-// w1 = w0 (1 - lr * wd) - lr * mhat / (sqrt(vhat) + epsilon). m and v are f32 (f64 for f64).
+// (control, [w, g, m, v]...) -> [w, m, v]...: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019),
+// algorithm 2: w1 = w0 (1 - lr * wd) - lr * mhat / (sqrt(vhat) + epsilon). m and v are f32 (f64 for f64).
 struct AdamW {
   float beta1 = 0.9f;
   float beta2 = 0.999f;
@@ -262,7 +293,8 @@ struct AdamW {
 
 }  // namespace op
 
-// A user's own op. Objects are immutable and compared by address. Derive from autograd::CustomOp for one with a gradient.
+// A user's own op. Objects are immutable and compared by address. Derive from autograd::CustomOp for one with a
+// gradient.
 class CustomOp {
  public:
   virtual ~CustomOp() = default;
@@ -279,10 +311,11 @@ struct Custom {
 };
 }  // namespace op
 
-using Op = std::variant<op::MatMul, op::Unary, op::UnaryGrad, op::Binary, op::Where, op::Reduce, op::ArgMax, op::BroadcastTo,
-                        op::Softmax, op::SoftmaxGrad, op::Normalize, op::NormalizeGrad, op::CrossEntropy, op::CrossEntropyGrad,
-                        op::GatherRows, op::ScatterAddRows, op::Reshape, op::Permute, op::Slice, op::Unslice, op::Concat,
-                        op::OneHot, op::Cast, op::Fill, op::Iota, op::Dropout, op::GlobalNorm, op::Sgd, op::AdamW, op::Custom>;
+using Op =
+    std::variant<op::MatMul, op::Unary, op::UnaryGrad, op::Binary, op::Where, op::Reduce, op::ArgMax, op::BroadcastTo,
+                 op::Softmax, op::SoftmaxGrad, op::Normalize, op::NormalizeGrad, op::CrossEntropy, op::CrossEntropyGrad,
+                 op::GatherRows, op::ScatterAddRows, op::Reshape, op::Permute, op::Slice, op::Unslice, op::Concat,
+                 op::OneHot, op::Cast, op::Fill, op::Iota, op::Dropout, op::GlobalNorm, op::Sgd, op::AdamW, op::Custom>;
 
 // "MatMul", "gelu", "reduce sum", ...
 std::string OpName(const Op& op);

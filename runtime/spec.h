@@ -30,22 +30,40 @@ struct bf16 {
 
 template <typename T>
 struct DTypeOf;
-template <> struct DTypeOf<float> { static constexpr DType value = DType::kF32; };
-template <> struct DTypeOf<bf16> { static constexpr DType value = DType::kBf16; };
-template <> struct DTypeOf<double> { static constexpr DType value = DType::kF64; };
-template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::kI32; };
-template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::kI64; };
-template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::kU8; };
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kF32;
+};
+template <>
+struct DTypeOf<bf16> {
+  static constexpr DType value = DType::kBf16;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::kF64;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::kI32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::kI64;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::kU8;
+};
 
-int64_t SizeOf(DType dtype);           // bytes of one element
-const char* DTypeName(DType dtype);    // "f32", "bf16", ...
-bool IsFloating(DType dtype);          // f32, bf16, f64
+int64_t SizeOf(DType dtype);         // bytes of one element
+const char* DTypeName(DType dtype);  // "f32", "bf16", ...
+bool IsFloating(DType dtype);        // f32, bf16, f64
 
 // Dimensions, outermost first. {} is a scalar. Tensors are always contiguous in this order.
 using Shape = absl::InlinedVector<int64_t, 6>;
 
-std::string ShapeString(const Shape& shape);      // "[32, 784]"
-int64_t NumElements(const Shape& shape);          // product of the dimensions; 1 for a scalar
+std::string ShapeString(const Shape& shape);  // "[32, 784]"
+int64_t NumElements(const Shape& shape);      // product of the dimensions; 1 for a scalar
 // The product, or an error for a negative dimension or a product (times `element_bytes`) beyond int64.
 absl::StatusOr<int64_t> CheckedNumElements(const Shape& shape, int64_t element_bytes = 1);
 

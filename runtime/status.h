@@ -34,11 +34,11 @@ absl::Status Annotate(const absl::Status& status, const Parts&... parts) {
 #define GM_CONCAT_INNER(a, b) a##b
 #define GM_CONCAT(a, b) GM_CONCAT_INNER(a, b)
 
-#define GM_RETURN_IF_ERROR(expression)                         \
-  do {                                                         \
+#define GM_RETURN_IF_ERROR(expression)                            \
+  do {                                                            \
     if (absl::Status gm_status = (expression); !gm_status.ok()) { \
-      return gm_status;                                        \
-    }                                                          \
+      return gm_status;                                           \
+    }                                                             \
   } while (false)
 
 // GM_ASSIGN_OR_RETURN(Tensor t, Tensor::Empty(spec)): assigns the value, or returns the error from this function.

@@ -1,5 +1,6 @@
-// Stream: the order in which a device executes. Work given to one stream runs in the order given; nothing is promised to
-// be done before Synchronize returns. On the CPU each op is done when Execute returns, and Synchronize has nothing left to do.
+// Stream: the order in which a device executes. Work given to one stream runs in the order given; nothing is promised
+// to be done before Synchronize returns. On the CPU each op is done when Execute returns, and Synchronize has nothing
+// left to do.
 #pragma once
 
 #include "absl/status/status.h"

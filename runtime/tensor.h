@@ -1,5 +1,5 @@
-// Tensor: bytes with a Spec. A handle to a reference-counted, contiguous buffer on a device; copying a Tensor shares the
-// bytes. No gradients and no math: those are Var's (autograd/var.h).
+// Tensor: bytes with a Spec. A handle to a reference-counted, contiguous buffer on a device; copying a Tensor shares
+// the bytes. No gradients and no math: those are Var's (autograd/var.h).
 #pragma once
 
 #include <cstdint>

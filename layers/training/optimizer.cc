@@ -80,7 +80,8 @@ absl::Status Optimizer::Apply(absl::Span<const NamedParameter> parameters, absl:
   std::vector<Tensor> outputs;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (names_[i] != parameters[i].name) {
-      return InvalidArgument(Name(), ": parameter ", i, " is ", parameters[i].name, ", but its state is of ", names_[i]);
+      return InvalidArgument(Name(), ": parameter ", i, " is ", parameters[i].name, ", but its state is of ",
+                             names_[i]);
     }
     GM_ASSIGN_OR_RETURN(Tensor value, parameters[i].value.Value());
     absl::StatusOr<Tensor> gradient = gradients[i].Value();

@@ -32,7 +32,8 @@ double Schedule::Factor(int64_t step) const {
     case Kind::kWarmupCosine: {
       if (step < warmup_steps_) return static_cast<double>(step + 1) / static_cast<double>(warmup_steps_);
       const int64_t span = total_steps_ - warmup_steps_;
-      const double progress = span <= 0 ? 1 : std::min(1.0, static_cast<double>(step - warmup_steps_) / static_cast<double>(span));
+      const double progress =
+          span <= 0 ? 1 : std::min(1.0, static_cast<double>(step - warmup_steps_) / static_cast<double>(span));
       return factor_ + (1 - factor_) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
     }
     case Kind::kStep:
@@ -46,7 +47,8 @@ absl::Status Schedule::Check() const {
     return InvalidArgument("schedule: ", warmup_steps_, " warm-up steps of ", total_steps_,
                            ", expected 0 <= warm-up steps <= total steps");
   }
-  if (kind_ == Kind::kStep && every_ < 1) return InvalidArgument("schedule: a step every ", every_, ", expected 1 or more");
+  if (kind_ == Kind::kStep && every_ < 1)
+    return InvalidArgument("schedule: a step every ", every_, ", expected 1 or more");
   if (!(factor_ >= 0)) return InvalidArgument("schedule: factor ", factor_, ", expected 0 or more");
   return absl::OkStatus();
 }

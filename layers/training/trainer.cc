@@ -188,8 +188,8 @@ absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, cons
   Evaluation evaluation;
   double loss_sum = 0;
   double correct = 0;
-  GM_ASSIGN_OR_RETURN(Loader loader,
-                      Loader::Create(dataset, {.global_batch = std::min(batch_size, dataset.size()), .shuffle = false}));
+  GM_ASSIGN_OR_RETURN(
+      Loader loader, Loader::Create(dataset, {.global_batch = std::min(batch_size, dataset.size()), .shuffle = false}));
   for (const Batch& batch : loader) {
     GM_RETURN_IF_ERROR(batch.status);
     const Inputs inputs(batch.fields, device);

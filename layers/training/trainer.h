@@ -42,7 +42,7 @@ struct TrainerOptions {
   int64_t micro_batch = 0;   // samples per forward and backward pass; 0: the whole global batch
   double clip_norm = 0;      // gradients whose global norm is above this are scaled down to it; 0: never
   Schedule schedule = Schedule::Constant();
-  uint64_t seed = 0;  // of dropout
+  uint64_t seed = 0;            // of dropout
   bool check_numerics = false;  // stop at the first op that makes a NaN or infinity (CheckNumericsScope)
 };
 
@@ -76,8 +76,8 @@ class Trainer {
   static absl::StatusOr<Trainer> Make(const Module& model, std::shared_ptr<Optimizer> optimizer, LossFunction loss,
                                       const TrainerOptions& options);
 
-  // One optimizer step. The error of the batch, of an op (with its line) or of the optimizer; after an error weights and
-  // optimizer are as before. A batch without samples is refused.
+  // One optimizer step. The error of the batch, of an op (with its line) or of the optimizer; after an error weights
+  // and optimizer are as before. A batch without samples is refused.
   absl::Status Validate(const Batch& batch) const;
   absl::StatusOr<StepReport> Step(const Batch& batch);
 
@@ -101,8 +101,8 @@ class Trainer {
   int64_t steps_ = 0;
 };
 
-// Mean cross-entropy and the share of samples whose largest logit is their label, over a data set with field "label" (or
-// `label`), `batch` samples at a time, in evaluation mode.
+// Mean cross-entropy and the share of samples whose largest logit is their label, over a data set with field "label"
+// (or `label`), `batch` samples at a time, in evaluation mode.
 absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset, int64_t batch,
                                               Device device = {}, absl::string_view label = "label");
 

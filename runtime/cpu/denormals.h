@@ -1,5 +1,5 @@
-// Denormals are flushed to zero alike wherever kernels run: they cost up to a hundred times a normal number, and moments
-// of parameters that have no gradient decay into them.
+// Denormals are flushed to zero alike wherever kernels run: they cost up to a hundred times a normal number, and
+// moments of parameters that have no gradient decay into them.
 #pragma once
 
 #if defined(__x86_64__)

@@ -11,7 +11,7 @@ namespace gemmill::cpu {
 namespace {
 
 constexpr int64_t kAlign = 64;
-constexpr int64_t kSmallest = 64 << 10;      // below this the C library keeps blocks by itself
+constexpr int64_t kSmallest = 64 << 10;  // below this the C library keeps blocks by itself
 constexpr int64_t kMostKept = int64_t{1} << 30;
 
 struct Kept {

@@ -5,8 +5,8 @@
 
 namespace gemmill::cpu {
 
-// 64-byte aligned, uninitialised; null when there is none. Large blocks that are freed are kept for the next allocation of
-// the same size, up to a bound: mapping fresh pages costs more than most ops.
+// 64-byte aligned, uninitialised; null when there is none. Large blocks that are freed are kept for the next allocation
+// of the same size, up to a bound: mapping fresh pages costs more than most ops.
 void* Allocate(int64_t bytes);
 void Free(void* data, int64_t bytes);
 void Copy(const void* source, void* destination, int64_t bytes);

@@ -10,8 +10,8 @@
 namespace gemmill::cpu {
 
 // Calls body(begin, end) over disjoint ranges that cover [0, n), on up to NumThreads() threads, in ranges of at least
-// `grain` items and multiples of it (but the last). The ranges depend on n, grain and NumThreads() alone, so sums that are
-// kept per range are the same from run to run.
+// `grain` items and multiples of it (but the last). The ranges depend on n, grain and NumThreads() alone, so sums that
+// are kept per range are the same from run to run.
 template <typename Body>
 void ParallelFor(int64_t n, int64_t grain, const Body& body) {
   if (n <= 0) return;
@@ -23,7 +23,7 @@ void ParallelFor(int64_t n, int64_t grain, const Body& body) {
     return;
   }
 #ifdef GEMMILL_WITH_OPENMP
-#pragma omp parallel for num_threads(static_cast<int>(parts)) schedule(static, 1)
+#pragma omp parallel for num_threads(static_cast <int>(parts)) schedule(static, 1)
 #endif
   for (int64_t part = 0; part < parts; ++part) {
     const FlushDenormals flush;
@@ -31,8 +31,8 @@ void ParallelFor(int64_t n, int64_t grain, const Body& body) {
   }
 }
 
-// Items per range below which another thread costs more than it saves (an OpenMP region is about 3 us), for loops of about
-// `cost` nanoseconds an item.
+// Items per range below which another thread costs more than it saves (an OpenMP region is about 3 us), for loops of
+// about `cost` nanoseconds an item.
 constexpr int64_t Grain(double cost) { return std::max<int64_t>(1, static_cast<int64_t>(8000 / cost)); }
 
 }  // namespace gemmill::cpu

@@ -1,4 +1,5 @@
-// How long a whole training step takes (forward, backward, optimizer), beside its GEMMs alone, measured in turn in one run.
+// How long a whole training step takes (forward, backward, optimizer), beside its GEMMs alone, measured in turn in one
+// run.
 //   build/tests/benchmarks/step [--json FILE] [Google Benchmark's flags]
 // prints a table and writes {"workloads": [{"name", "seconds", "gemm_seconds", "flops", "ratio"}]}: medians of the
 // repetitions, ratio = gemm_seconds / seconds. A workload is named sizes/batch.
@@ -31,8 +32,8 @@ struct Workload {
 };
 
 const std::vector<Workload> kWorkloads = {
-    {{784, 512, 512, 10}, 64, false, 0},          {{784, 512, 512, 10}, 256, false, 0},
-    {{784, 512, 512, 10}, 1024, false, 0},        {{1024, 1024, 1024, 1024}, 1024, false, 0},
+    {{784, 512, 512, 10}, 64, false, 0},   {{784, 512, 512, 10}, 256, false, 0},
+    {{784, 512, 512, 10}, 1024, false, 0}, {{1024, 1024, 1024, 1024}, 1024, false, 0},
     {{8, 8, 8, 8, 8}, 8, true, 1},
 };
 
@@ -68,9 +69,9 @@ void Step(benchmark::State& state, const Workload& workload) {
                   {"label", Check(Tensor::From(classes, {workload.batch}))}};
   std::shared_ptr<Optimizer> optimizer = std::make_shared<AdamW>();
   if (workload.sgd) optimizer = std::make_shared<Sgd>(SgdOptions{.learning_rate = 1e-3});
-  Trainer trainer = Check(Trainer::Make(
-      model, optimizer, [&](const Inputs& in) { return CrossEntropy(model(in["x"]), in["label"]); },
-      {.global_batch = workload.batch}));
+  Trainer trainer =
+      Check(Trainer::Make(model, optimizer, [&](const Inputs& in) { return CrossEntropy(model(in["x"]), in["label"]); },
+                          {.global_batch = workload.batch}));
   for (auto _ : state) benchmark::DoNotOptimize(Check(trainer.Step(batch)).loss);
 }
 

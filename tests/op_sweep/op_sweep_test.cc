@@ -1,6 +1,6 @@
 // Every op through its samples: gradients of first and second order by finite differences in f64, every dtype that it
-// claims and refusal of the others, the same bits run after run and with another number of threads where the op promises
-// it, empty tensors and dimensions of size 1 among the samples.
+// claims and refusal of the others, the same bits run after run and with another number of threads where the op
+// promises it, empty tensors and dimensions of size 1 among the samples.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -117,7 +117,8 @@ class OpSweep : public testing::TestWithParam<size_t> {
 TEST_P(OpSweep, GradientIsTheFiniteDifference) {
   for (const Sample& sample : Mine()) {
     if (!HasGradient(sample) || !sample.smooth) continue;
-    ExpectGradient(sample, [&](const std::vector<Var>& in) { return Scalar(Apply(sample.op, in, Caller::Here())); }, 1e-7);
+    ExpectGradient(
+        sample, [&](const std::vector<Var>& in) { return Scalar(Apply(sample.op, in, Caller::Here())); }, 1e-7);
   }
 }
 
@@ -173,7 +174,8 @@ TEST_P(OpSweep, OtherDTypesAreRefused) {
     if (!any || std::holds_alternative<op::Binary>(sample.op) || std::holds_alternative<op::Where>(sample.op)) continue;
     for (DType dtype : kDTypes) {
       const absl::StatusOr<std::vector<Tensor>> outputs = TryOp(sample.op, InputsOf(sample, dtype));
-      EXPECT_EQ(outputs.ok(), Claims(sample, dtype)) << Describe(sample) << " " << DTypeName(dtype) << " " << outputs.status();
+      EXPECT_EQ(outputs.ok(), Claims(sample, dtype))
+          << Describe(sample) << " " << DTypeName(dtype) << " " << outputs.status();
     }
   }
 }
@@ -187,8 +189,9 @@ TEST_P(OpSweep, TheSameBitsEveryTime) {
         const std::vector<Tensor> again = RunOp(sample.op, inputs);
         for (size_t o = 0; o < first.size(); ++o) {
           ASSERT_EQ(first[o].spec(), again[o].spec());
-          EXPECT_EQ(std::string(static_cast<const char*>(first[o].data()), static_cast<size_t>(first[o].spec().bytes())),
-                    std::string(static_cast<const char*>(again[o].data()), static_cast<size_t>(again[o].spec().bytes())))
+          EXPECT_EQ(
+              std::string(static_cast<const char*>(first[o].data()), static_cast<size_t>(first[o].spec().bytes())),
+              std::string(static_cast<const char*>(again[o].data()), static_cast<size_t>(again[o].spec().bytes())))
               << Describe(sample);
         }
       }

@@ -113,10 +113,14 @@ Samples SamplesOf(For<op::Cast>) {
 }
 
 Samples SamplesOf(For<op::Fill>) {
-  return {{op::Fill{{2, 3}, DType::kF32, 1.5, {}}, {}, {}}, {op::Fill{{0}, DType::kI64, 1, {}}, {}, {}}, {op::Fill{{}, DType::kU8, 1, {}}, {}, {}}};
+  return {{op::Fill{{2, 3}, DType::kF32, 1.5, {}}, {}, {}},
+          {op::Fill{{0}, DType::kI64, 1, {}}, {}, {}},
+          {op::Fill{{}, DType::kU8, 1, {}}, {}, {}}};
 }
 
-Samples SamplesOf(For<op::Iota>) { return {{op::Iota{5, {}}, {}, {}}, {op::Iota{1, {}}, {}, {}}, {op::Iota{0, {}}, {}, {}}}; }
+Samples SamplesOf(For<op::Iota>) {
+  return {{op::Iota{5, {}}, {}, {}}, {op::Iota{1, {}}, {}, {}}, {op::Iota{0, {}}, {}, {}}};
+}
 
 Samples SamplesOf(For<op::Dropout>) {
   return {
@@ -128,7 +132,9 @@ Samples SamplesOf(For<op::Dropout>) {
 
 Samples SamplesOf(For<op::Custom>) {
   const op::Custom custom{std::make_shared<SquarePlus>()};
-  return {{custom, {Value({2, 3}), Value({2, 3}, -1, 1, 2)}, {DType::kF64}}, {custom, {Value({1}), Value({1})}, {DType::kF64}}, {custom, {Value({0}), Value({0})}, {DType::kF64}}};
+  return {{custom, {Value({2, 3}), Value({2, 3}, -1, 1, 2)}, {DType::kF64}},
+          {custom, {Value({1}), Value({1})}, {DType::kF64}},
+          {custom, {Value({0}), Value({0})}, {DType::kF64}}};
 }
 
 }  // namespace gemmill

@@ -18,8 +18,8 @@ Samples SamplesOf(For<op::MatMul>) {
       add({}, {}, 1, 7, 2);
       add({}, {}, 7, 1, 2);
       add({2}, {2}, 3, 2, 4);
-      add({2}, {}, 3, 2, 4);        // one weight for a batch
-      add({}, {3}, 2, 3, 2);        // one matrix against a batch
+      add({2}, {}, 3, 2, 4);         // one weight for a batch
+      add({}, {3}, 2, 3, 2);         // one matrix against a batch
       add({2, 1}, {1, 3}, 2, 2, 3);  // both broadcast
       add({}, {}, 0, 3, 2);
       add({}, {}, 2, 3, 0);
@@ -37,7 +37,8 @@ Argument Control() { return Fixed(DType::kF64, {3}, {0.01, 1, 0.5}); }
 
 Samples SamplesOf(For<op::Sgd>) {
   return {
-      {op::Sgd{0, false, {0.1f, 0}, {1, 0.5f}}, {Control(), Value({2, 3}), Value({2, 3}, -1, 1, 2), Value({1}), Value({1})}},
+      {op::Sgd{0, false, {0.1f, 0}, {1, 0.5f}},
+       {Control(), Value({2, 3}), Value({2, 3}, -1, 1, 2), Value({1}), Value({1})}},
       {op::Sgd{0.9f, true, {0.1f}, {1}}, {Control(), Value({4}), Value({4}, -1, 1, 2), Wide({4}, -1, 1, 3)}},
       {op::Sgd{0.9f, false, {0}, {1}}, {Control(), Value({0}), Value({0}), Wide({0})}},
   };

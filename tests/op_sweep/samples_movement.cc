@@ -10,17 +10,20 @@ Sample Move(const Op& op, const Shape& shape) { return {op, {Value(shape, 0, 100
 }  // namespace
 
 Samples SamplesOf(For<op::BroadcastTo>) {
-  return {Move(op::BroadcastTo{{2, 3, 4}}, {3, 1}), Move(op::BroadcastTo{{5}}, {}), Move(op::BroadcastTo{{2, 0}}, {1, 0}),
-          Move(op::BroadcastTo{{1}}, {1}), Move(op::BroadcastTo{{4, 3}}, {1, 3})};
+  return {Move(op::BroadcastTo{{2, 3, 4}}, {3, 1}), Move(op::BroadcastTo{{5}}, {}),
+          Move(op::BroadcastTo{{2, 0}}, {1, 0}), Move(op::BroadcastTo{{1}}, {1}),
+          Move(op::BroadcastTo{{4, 3}}, {1, 3})};
 }
 
 Samples SamplesOf(For<op::Reshape>) {
-  return {Move(op::Reshape{{6}}, {2, 3}), Move(op::Reshape{{}}, {1, 1}), Move(op::Reshape{{4, 0}}, {0}), Move(op::Reshape{{3, 1, 2}}, {2, 3})};
+  return {Move(op::Reshape{{6}}, {2, 3}), Move(op::Reshape{{}}, {1, 1}), Move(op::Reshape{{4, 0}}, {0}),
+          Move(op::Reshape{{3, 1, 2}}, {2, 3})};
 }
 
 Samples SamplesOf(For<op::Permute>) {
-  return {Move(op::Permute{{1, 0}}, {3, 4}), Move(op::Permute{{2, 0, 1}}, {2, 3, 4}), Move(op::Permute{{0}}, {3}),
-          Move(op::Permute{{1, 2, 0}}, {3, 0, 2}), Move(op::Permute{{}}, {}), Move(op::Permute{{1, 0, 3, 2}}, {1, 2, 3, 2})};
+  return {Move(op::Permute{{1, 0}}, {3, 4}), Move(op::Permute{{2, 0, 1}}, {2, 3, 4}),
+          Move(op::Permute{{0}}, {3}),       Move(op::Permute{{1, 2, 0}}, {3, 0, 2}),
+          Move(op::Permute{{}}, {}),         Move(op::Permute{{1, 0, 3, 2}}, {1, 2, 3, 2})};
 }
 
 Samples SamplesOf(For<op::Slice>) {
@@ -29,8 +32,9 @@ Samples SamplesOf(For<op::Slice>) {
 }
 
 Samples SamplesOf(For<op::Unslice>) {
-  return {Move(op::Unslice{0, 1, 1, 4}, {2, 2}), Move(op::Unslice{1, 0, 2, 5}, {2, 3}), Move(op::Unslice{0, 0, 1, 3}, {0, 2}),
-          Move(op::Unslice{1, 1, 3, 6}, {2, 2, 2}), Move(op::Unslice{0, 2, 1, 3}, {1})};
+  return {Move(op::Unslice{0, 1, 1, 4}, {2, 2}), Move(op::Unslice{1, 0, 2, 5}, {2, 3}),
+          Move(op::Unslice{0, 0, 1, 3}, {0, 2}), Move(op::Unslice{1, 1, 3, 6}, {2, 2, 2}),
+          Move(op::Unslice{0, 2, 1, 3}, {1})};
 }
 
 Samples SamplesOf(For<op::Concat>) {

@@ -57,7 +57,8 @@ Samples SamplesOf(For<op::SoftmaxGrad>) {
   Samples samples;
   for (const bool log : {false, true}) {
     for (const Shape& shape : {Shape{3, 5}, Shape{1, 1}, Shape{0, 4}}) {
-      samples.push_back({op::SoftmaxGrad{log}, {Value(shape, log ? -3 : 0.05, log ? -0.1 : 0.9), Value(shape, -1, 1, 2)}});
+      samples.push_back(
+          {op::SoftmaxGrad{log}, {Value(shape, log ? -3 : 0.05, log ? -0.1 : 0.9), Value(shape, -1, 1, 2)}});
     }
   }
   return samples;
@@ -77,7 +78,8 @@ Samples SamplesOf(For<op::NormalizeGrad>) {
   Samples samples;
   for (const bool centered : {false, true}) {
     for (const auto& [shape, rows] : {std::pair<Shape, Shape>{{3, 5}, {3}}, {{4}, {}}, {{2, 1}, {2}}, {{0, 3}, {0}}}) {
-      samples.push_back({op::NormalizeGrad{centered}, {Value(shape, -2, 2), Wide(rows, 0.3, 2), Value(shape, -1, 1, 2)}});
+      samples.push_back(
+          {op::NormalizeGrad{centered}, {Value(shape, -2, 2), Wide(rows, 0.3, 2), Value(shape, -1, 1, 2)}});
     }
   }
   return samples;
