@@ -32,7 +32,7 @@ struct Origin {
 // Ops inside have no gradient: values only, and nothing is kept for a backward pass.
 class NoGradScope {
  public:
-  explicit NoGradScope(bool no_grad = true);
+  explicit NoGradScope(bool enter = true);
   ~NoGradScope();
   NoGradScope(const NoGradScope&) = delete;
   NoGradScope& operator=(const NoGradScope&) = delete;

@@ -1,5 +1,6 @@
 #include "gemmill/autograd/grad.h"
 
+#include <ranges>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -61,13 +62,13 @@ class Backward {
   }
 
   absl::Status Run() {
-    for (auto node = order_.rbegin(); node != order_.rend(); ++node) {
-      const auto found = gradients_.find(node->get());
+    for (const std::shared_ptr<Node>& node : std::ranges::reverse_view(order_)) {
+      const auto found = gradients_.find(node.get());
       if (found == gradients_.end()) continue;
-      if ((*node)->op.has_value() && leads_.contains(node->get()) && !stop_.contains(node->get())) {
-        GM_RETURN_IF_ERROR(Visit(*node, found->second));
+      if (node->op.has_value() && leads_.contains(node.get()) && !stop_.contains(node.get())) {
+        GM_RETURN_IF_ERROR(Visit(node, found->second));
       }
-      if (!wanted_.contains(node->get())) gradients_.erase(node->get());
+      if (!wanted_.contains(node.get())) gradients_.erase(node.get());
     }
     return absl::OkStatus();
   }

@@ -210,9 +210,8 @@ Var OneHot(Located index, int64_t classes, DType dtype) {
 }
 
 SumAndCount CrossEntropySum(Located logits, const Var& labels, const CrossEntropyOptions& options) {
-  const std::vector<Var> outputs =
+  const Outputs outputs =
       Apply(op::CrossEntropy{options.ignore_index, options.label_smoothing}, {logits.var, labels}, logits.caller);
-  if (!outputs[0].ok()) return {outputs[0], outputs[0]};
   return {outputs[0], outputs[1]};
 }
 
@@ -237,12 +236,13 @@ Var ApplyDropout(Located x, const DropoutOptions& options) {
           x, InvalidArgument("Dropout: the ", rows, " rows of ", x.var.spec().ToString(), " are not a multiple of the ",
                              samples, " samples of the batch; give DropoutOptions::index"));
     }
-    index = Iota(rows, device, x.caller) + static_cast<double>(random->first_sample * (rows / samples));
+    const int64_t first_row = random->first_sample * (rows / samples);
+    index = Iota(rows, device, x.caller) + static_cast<double>(first_row);
   }
   return Apply1(op::Dropout{options.rate, options.stream}, {x.var, Var(*std::move(key)), index}, x.caller);
 }
 
-std::vector<Var> ApplyCustom(std::shared_ptr<const CustomOp> custom, const std::vector<Var>& inputs, Caller caller) {
+Outputs ApplyCustom(std::shared_ptr<const CustomOp> custom, const std::vector<Var>& inputs, Caller caller) {
   return Apply(op::Custom{std::move(custom)}, inputs, caller);
 }
 

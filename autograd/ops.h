@@ -129,7 +129,7 @@ struct DropoutOptions {
 Var ApplyDropout(Located x, const DropoutOptions& options);
 
 // A user's own op (runtime/op.h; with a gradient: autograd/custom.h).
-std::vector<Var> ApplyCustom(std::shared_ptr<const CustomOp> custom, const std::vector<Var>& inputs,
-                             Caller caller = Caller::Here());
+Outputs ApplyCustom(std::shared_ptr<const CustomOp> custom, const std::vector<Var>& inputs,
+                    Caller caller = Caller::Here());
 
 }  // namespace gemmill

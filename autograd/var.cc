@@ -119,11 +119,17 @@ Node::~Node() {
   }
 }
 
-std::vector<Var> Apply(const Op& op, std::vector<Var> inputs, Caller caller) {
+Var Outputs::operator[](size_t i) const {
+  if (!ok()) return error_;
+  if (i < vars_.size()) return vars_[i];
+  return Var::Error(InvalidArgument("output ", i, " was asked of an op that has ", vars_.size()));
+}
+
+Outputs Apply(const Op& op, std::vector<Var> inputs, Caller caller) {
   auto node = std::make_shared<Node>();
   node->origin = {CurrentLayer(), CurrentRole(), caller};
   const auto fail = [&](const absl::Status& status) {
-    return std::vector<Var>(1, Var::Error(Annotate(status, node->origin.ToString(), ": ")));
+    return Outputs(Annotate(status, node->origin.ToString(), ": "));
   };
 
   std::vector<Spec> specs;
@@ -131,7 +137,7 @@ std::vector<Var> Apply(const Op& op, std::vector<Var> inputs, Caller caller) {
   bool requires_grad = false;
   for (const Var& input : inputs) {
     if (input.node() == nullptr) return fail(Annotate(input.status(), OpName(op), ": "));
-    if (!input.ok()) return {Var::Error(input.status())};  // the first error, as it was
+    if (!input.ok()) return Outputs(input.status());  // the first error, as it was
     specs.push_back(input.spec());
     values.push_back(input.node()->values[input.output()]);
     requires_grad = requires_grad || input.requires_grad();
@@ -150,7 +156,7 @@ std::vector<Var> Apply(const Op& op, std::vector<Var> inputs, Caller caller) {
   // A Fill is as the user wrote it: an infinity may stand for "nothing".
   if (CheckNumericsEnabled() && !std::holds_alternative<op::Fill>(op)) {
     absl::Status finite = CheckFinite(op, node->origin, values, node->values);
-    if (!finite.ok()) return {Var::Error(std::move(finite))};
+    if (!finite.ok()) return Outputs(std::move(finite));
   }
 
   if (requires_grad && GradEnabled()) {
@@ -161,7 +167,7 @@ std::vector<Var> Apply(const Op& op, std::vector<Var> inputs, Caller caller) {
   }
   std::vector<Var> outputs;
   for (size_t i = 0; i < node->specs.size(); ++i) outputs.emplace_back(node, i);
-  return outputs;
+  return Outputs(std::move(outputs));
 }
 
 Var Apply1(const Op& op, std::vector<Var> inputs, Caller caller) { return Apply(op, std::move(inputs), caller)[0]; }

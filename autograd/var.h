@@ -100,9 +100,27 @@ struct Located {
       : number(value), caller{file, line} {}
 };
 
+// What an op returns: its outputs, or one error in place of every one of them.
+class Outputs {
+ public:
+  explicit Outputs(std::vector<Var> vars) : vars_(std::move(vars)) {}
+  explicit Outputs(absl::Status error) : error_(Var::Error(std::move(error))) {}
+
+  // An index that is no output gives an invalid Var.
+  Var operator[](size_t i) const;
+  bool ok() const { return error_.node() == nullptr; }
+  size_t size() const { return vars_.size(); }  // 0 of an error
+  std::vector<Var>::const_iterator begin() const { return vars_.begin(); }
+  std::vector<Var>::const_iterator end() const { return vars_.end(); }
+
+ private:
+  std::vector<Var> vars_;
+  Var error_;
+};
+
 // The one door through which every op passes: checks and infers, executes (inside a NoGradScope, or where no input
 // requires a gradient, without keeping history), and returns the outputs.
-std::vector<Var> Apply(const Op& op, std::vector<Var> inputs, Caller caller);
+Outputs Apply(const Op& op, std::vector<Var> inputs, Caller caller);
 // The same for an op with one output, or for its first.
 Var Apply1(const Op& op, std::vector<Var> inputs, Caller caller);
 

@@ -24,7 +24,8 @@ Loss OverElements(const Located& prediction, const Var& target, const char* name
 
 Var Loss::Mean(Caller caller) const {
   if (count.node() == nullptr) return sum;
-  return Located(sum, caller.file, caller.line) / Maximum(count, 1.0);
+  const Var some = Greater(count, 0.0);
+  return Where(some, Located(sum, caller.file, caller.line) / Where(some, count, 1.0), 0.0);
 }
 
 Loss Loss::Plus(const Var& mean) const {

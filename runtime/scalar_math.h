@@ -370,7 +370,8 @@ template <typename To, typename From>
 GM_HD To Convert(From x) {
   if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     constexpr double kLowest = static_cast<double>(std::numeric_limits<To>::min());
-    constexpr double kBeyond = 2.0 * static_cast<double>(std::numeric_limits<To>::max() / 2 + 1);  // max + 1, exactly
+    constexpr To kHalf = std::numeric_limits<To>::max() / 2 + 1;
+    constexpr double kBeyond = 2.0 * static_cast<double>(kHalf);  // the largest To + 1, exactly
     const double wide = static_cast<double>(x);
     if (wide != wide) return To(0);
     if (wide <= kLowest) return std::numeric_limits<To>::min();

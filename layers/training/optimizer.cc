@@ -1,5 +1,6 @@
 #include "gemmill/layers/training/optimizer.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -31,13 +32,18 @@ absl::Status Optimizer::Start(absl::Span<const NamedParameter> parameters) {
   GM_RETURN_IF_ERROR(WantRange("weight_decay", weight_decay_, 0, kInfinity));
   GM_RETURN_IF_ERROR(Check());
   std::vector<std::string> names;
+  for (const NamedParameter& parameter : parameters) {
+    if (std::find(names.begin(), names.end(), parameter.name) != names.end()) {
+      return InvalidArgument(Name(), ": two parameters are called ", parameter.name);
+    }
+    names.push_back(parameter.name);
+  }
   std::vector<Tensor> state;
   std::vector<float> decays;
   std::vector<float> scales;
   const size_t per_parameter = StateNames().size();
   for (const NamedParameter& parameter : parameters) {
     const Spec& spec = parameter.value.spec();
-    names.push_back(parameter.name);
     for (size_t i = 0; i < per_parameter; ++i) {
       const DType dtype = spec.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
       GM_ASSIGN_OR_RETURN(Tensor zeros, Tensor::Zeros(Spec{spec.shape, dtype, spec.device}));

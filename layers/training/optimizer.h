@@ -55,9 +55,8 @@ class Optimizer {
  protected:
   Optimizer(double learning_rate, double weight_decay, std::vector<ParameterGroup> groups)
       : learning_rate_(learning_rate), weight_decay_(weight_decay), groups_(std::move(groups)) {}
-  Optimizer(const Optimizer&) = default;
+  // Moves, no copies: two optimizers on one state would each count their own steps.
   Optimizer(Optimizer&&) = default;
-  Optimizer& operator=(const Optimizer&) = default;
   Optimizer& operator=(Optimizer&&) = default;
 
   // The update of parameters with these hyperparameters.

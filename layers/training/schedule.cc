@@ -36,8 +36,10 @@ double Schedule::Factor(int64_t step) const {
           span <= 0 ? 1 : std::min(1.0, static_cast<double>(step - warmup_steps_) / static_cast<double>(span));
       return factor_ + (1 - factor_) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
     }
-    case Kind::kStep:
-      return std::pow(factor_, static_cast<double>(step / every_));
+    case Kind::kStep: {
+      const int64_t times = step / every_;
+      return std::pow(factor_, static_cast<double>(times));
+    }
   }
   return 1;
 }

@@ -104,6 +104,11 @@ absl::Status Trainer::Validate(const Batch& batch) const {
     return InvalidArgument("the batch has ", batch.samples, " samples, expected 1 to the global_batch of ",
                            options_.global_batch);
   }
+  for (const NamedParameter& parameter : parameters_) {
+    if (parameter.value.requires_grad()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("parameter ", parameter.name, " was frozen after the trainer was made; make another trainer"));
+  }
   for (const Field& field : batch.fields) {
     if (field.values.spec().rank() == 0 || field.values.shape()[0] != batch.samples) {
       return InvalidArgument("the batch has ", batch.samples, " samples, but its field \"", field.name, "\" is ",
@@ -137,7 +142,7 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch) {
   GM_ASSIGN_OR_RETURN(const double count, total.count.Item());
   GM_ASSIGN_OR_RETURN(const double norm_of_sum, Apply1(op::GlobalNorm{}, total.gradients, Caller::Here()).Item());
 
-  UpdateControl control{options_.schedule.Factor(steps_), 1 / std::max(count, 1.0)};
+  UpdateControl control{options_.schedule.Factor(steps_), count > 0 ? 1 / count : 1};
   StepReport report;
   report.loss = sum * control.gradient_scale;
   report.gradient_norm = norm_of_sum * control.gradient_scale;
@@ -176,7 +181,7 @@ absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset) const {
     count += part_count;
     evaluation.samples += batch.samples;
   }
-  evaluation.loss = sum / std::max(count, 1.0);
+  evaluation.loss = count > 0 ? sum / count : 0;
   evaluation.seconds = watch.Seconds();
   return evaluation;
 }

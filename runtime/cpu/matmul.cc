@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -84,17 +85,17 @@ GemmLoop PlanGemms(const op::MatMul& op, const Spec& a, const Spec& b, const Spe
   }
 
   GemmLoop loop{gemm, {Offsets{}}};
-  for (auto outer = dimensions.rbegin(); outer != dimensions.rend(); ++outer) {
+  for (const auto& outer : std::ranges::reverse_view(dimensions)) {
     const std::vector<Offsets> inside = loop.offsets;
-    for (int64_t i = 1; i < outer->size; ++i) {
+    for (int64_t i = 1; i < outer.size; ++i) {
       for (const Offsets& at : inside) {
         loop.offsets.push_back(
-            {at.a + (outer->in_a ? i * step.a : 0), at.b + (outer->in_b ? i * step.b : 0), at.c + i * step.c});
+            {at.a + (outer.in_a ? i * step.a : 0), at.b + (outer.in_b ? i * step.b : 0), at.c + i * step.c});
       }
     }
-    if (outer->in_a) step.a *= outer->size;
-    if (outer->in_b) step.b *= outer->size;
-    step.c *= outer->size;
+    if (outer.in_a) step.a *= outer.size;
+    if (outer.in_b) step.b *= outer.size;
+    step.c *= outer.size;
   }
   return loop;
 }

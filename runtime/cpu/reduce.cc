@@ -257,7 +257,8 @@ absl::StatusOr<Kernel> Prepare(const op::Reduce& op, Specs in, Specs out) {
     return Prepare(op::Fill{.shape = out[0].shape, .dtype = out[0].dtype, .value = nothing}, {}, out);
   }
   std::vector<Pass> passes = MakePasses(in[0].shape, op.axes);
-  const double count = static_cast<double>(in[0].num_elements() / results);
+  const int64_t reduced = in[0].num_elements() / results;
+  const double count = static_cast<double>(reduced);
   switch (in[0].dtype) {
     case DType::kI32:
       return ChooseReduce<int32_t>(op.fn, std::move(passes), count);

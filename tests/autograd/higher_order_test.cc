@@ -41,9 +41,7 @@ void CheckTwoOrders(const Function& loss, const Shape& shape, uint32_t seed) {
   const std::vector<double> at = RandomDoubles(count, -1, 1, seed);
   const std::vector<double> first = RandomDoubles(count, -1, 1, seed + 1);
   const std::vector<double> second = RandomDoubles(count, -1, 1, seed + 2);
-  const auto along = [&](const Var& x) {
-    return Sum(GradOf(loss(x), x) * Constant(first, shape, DType::kF64));
-  };
+  const auto along = [&](const Var& x) { return Sum(GradOf(loss(x), x) * Constant(first, shape, DType::kF64)); };
   const Var x = Parameter(at, shape, DType::kF64);
   EXPECT_NEAR(ReadOne(along(x)), Slope(loss, at, first, shape), 1e-7);
   const Var curvature = Sum(GradOf(along(x), x) * Constant(second, shape, DType::kF64));
@@ -52,8 +50,8 @@ void CheckTwoOrders(const Function& loss, const Shape& shape, uint32_t seed) {
 
 TEST(HigherOrderTest, ThirdDerivativeOfAFourthPower) {
   const std::vector<double> points{-1.5, 0.5, 2};
-  for (const Function& fn : {Function([](const Var& x) { return x * x * x * x; }),
-                             Function([](const Var& x) { return Pow(x, 4.0); })}) {
+  for (const Function& fn :
+       {Function([](const Var& x) { return x * x * x * x; }), Function([](const Var& x) { return Pow(x, 4.0); })}) {
     EXPECT_THAT(Derivative(fn, points, 3), testing::Pointwise(testing::DoubleNear(1e-9), {-36.0, 12.0, 48.0}));
     EXPECT_THAT(Derivative(fn, points, 4), testing::Pointwise(testing::DoubleNear(1e-9), {24.0, 24.0, 24.0}));
   }
@@ -89,8 +87,8 @@ TEST(HigherOrderTest, ThirdDerivativeOfEveryOtherFunction) {
 TEST(HigherOrderTest, CrossEntropy) {
   const Var labels = Constant({2, -100, 0, 3}, {4}, DType::kI64);
   for (float smoothing : {0.0f, 0.2f}) {
-    CheckTwoOrders(
-        [&](const Var& x) { return CrossEntropySum(x * 3.0, labels, {.label_smoothing = smoothing}).sum; }, {4, 4}, 10);
+    CheckTwoOrders([&](const Var& x) { return CrossEntropySum(x * 3.0, labels, {.label_smoothing = smoothing}).sum; },
+                   {4, 4}, 10);
   }
 }
 

@@ -1,6 +1,6 @@
 #include "gemmill/autograd/var.h"
 
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "gemmill/autograd/grad.h"

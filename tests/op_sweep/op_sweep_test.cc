@@ -45,7 +45,8 @@ bool Claims(const Sample& sample, DType dtype) {
 }
 
 // A scalar that depends on every floating output with weights of its own; invalid where there is none.
-Var Scalar(const std::vector<Var>& outputs) {
+template <typename Vars>
+Var Scalar(const Vars& outputs) {
   Var total;
   for (const Var& output : outputs) {
     if (output.dtype() != DType::kF64) continue;

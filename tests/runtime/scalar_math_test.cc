@@ -1,5 +1,5 @@
-#include "gemmill/runtime/cpu/denormals.h"
 #include "gemmill/runtime/scalar_math.h"
+#include "gemmill/runtime/cpu/denormals.h"
 
 #include <cmath>
 #include <functional>

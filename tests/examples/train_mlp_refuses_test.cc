@@ -1,0 +1,136 @@
+// What train_mlp says of a command line or of data that is wrong: a line or two that name the matter, and exit code 1.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/examples/run_program.h"
+
+namespace gemmill {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+void ExpectRefuses(const std::string& arguments, const std::vector<std::string>& mentions) {
+  SCOPED_TRACE("train_mlp " + arguments);
+  const Finished run = RunProgram("train_mlp", arguments);
+  EXPECT_TRUE(run.exit_code == 1 || run.exit_code == 2) << run.exit_code;
+  EXPECT_FALSE(run.errors.empty());
+  EXPECT_LE(Lines(run.errors).size(), 3u) << run.errors;
+  for (const std::string& mention : mentions) EXPECT_THAT(run.errors, HasSubstr(mention));
+  EXPECT_THAT(run.errors, AllOf(Not(HasSubstr("terminate called")), Not(HasSubstr("Sanitizer"))));
+  EXPECT_THAT(run.output, Not(HasSubstr("accuracy")));
+}
+
+// A copy of the bundled data, to be spoilt.
+class Spoilt {
+ public:
+  Spoilt() { std::filesystem::copy(std::string(GEMMILL_SOURCE_DIR) + "/data/samples/digits", path()); }
+  const std::string& path() const { return directory_.path(); }
+  std::string file(const std::string& name) const { return path() + "/" + name; }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+TEST(TrainMlpRefusesTest, UnknownAndStray) {
+  ExpectRefuses("--no_such_flag 1", {"no_such_flag"});
+  ExpectRefuses("--epochs 1 --hiden 32", {"hiden"});
+  ExpectRefuses("--epochs 1 stray", {"stray"});
+  ExpectRefuses("--epochs 1 -- stray", {"stray"});
+}
+
+TEST(TrainMlpRefusesTest, Numbers) {
+  ExpectRefuses("--epochs 1 --global_batch -5", {"global_batch", "-5"});
+  ExpectRefuses("--epochs 1 --micro_batch -1", {"micro_batch", "-1"});
+  ExpectRefuses("--epochs -1", {"epochs", "-1"});
+  ExpectRefuses("--epochs abc", {"epochs", "abc"});
+  ExpectRefuses("--epochs 99999999999999999999", {"epochs", "99999999999999999999"});
+  ExpectRefuses("--epochs", {"epochs"});
+  ExpectRefuses("--seed -1", {"seed", "-1"});
+  ExpectRefuses("--threads -2", {"threads", "-2"});
+  ExpectRefuses("--threads 100000", {"threads", "100000"});
+  ExpectRefuses("--learning_rate -0.1", {"learning_rate", "-0.1"});
+  ExpectRefuses("--learning_rate nan", {"learning_rate", "nan"});
+  ExpectRefuses("--weight_decay -1", {"weight_decay", "-1"});
+  ExpectRefuses("--clip_norm -1", {"clip_norm", "-1"});
+  ExpectRefuses("--dropout 1", {"dropout", "1"});
+  ExpectRefuses("--momentum 1", {"momentum", "1"});
+}
+
+TEST(TrainMlpRefusesTest, Sizes) {
+  ExpectRefuses("--hidden 512,0 --epochs 1", {"hidden", "512,0"});
+  ExpectRefuses("--hidden -3", {"hidden", "-3"});
+  ExpectRefuses("--hidden 32,,32", {"hidden", "32,,32"});
+  ExpectRefuses("--hidden 32x32", {"hidden", "32x32"});
+  ExpectRefuses("--hidden 99999999999999999999", {"hidden", "99999999999999999999"});
+  ExpectRefuses("--hidden 4611686018427387904", {"4611686018427387904"});
+}
+
+TEST(TrainMlpRefusesTest, BatchesThatDoNotFit) {
+  ExpectRefuses("--epochs 1 --global_batch 100 --micro_batch 133", {"100", "133"});
+  ExpectRefuses("--epochs 1 --micro_batch 33", {"33", "32"});
+  ExpectRefuses("--epochs 1 --global_batch 100000", {"100000"});
+}
+
+TEST(TrainMlpRefusesTest, Names) {
+  ExpectRefuses("--activation swish", {"swish", "gelu", "silu"});
+  ExpectRefuses("--optimizer adam", {"optimizer", "\"adam\"", "adamw"});
+  ExpectRefuses("--schedule linear", {"schedule", "linear", "cosine"});
+  ExpectRefuses("--device tpu", {"tpu", "cuda"});
+  ExpectRefuses("--check_numerics=maybe", {"check_numerics", "maybe"});
+}
+
+TEST(TrainMlpRefusesTest, CudaWhereThereIsNone) {
+  if (Device::Parse("cuda").ok()) return;
+  ExpectRefuses("--epochs 1 --device cuda", {"cuda"});
+}
+
+TEST(TrainMlpRefusesTest, MetricsThatCannotBeWritten) {
+  const TemporaryDirectory directory;
+  ExpectRefuses("--epochs 1 --metrics /nowhere/metrics.jsonl", {"--metrics", "/nowhere/metrics.jsonl"});
+  ExpectRefuses("--epochs 1 --metrics " + directory.path(), {"--metrics", directory.path()});
+}
+
+TEST(TrainMlpRefusesTest, MissingData) {
+  const TemporaryDirectory directory;
+  ExpectRefuses("--epochs 1 --data /no/such/nowhere", {"nowhere"});
+  ExpectRefuses("--epochs 1 --data " + directory.path(), {directory.path(), "train-images"});
+  const std::string file = directory.Write("file", "text");
+  ExpectRefuses("--epochs 1 --data " + file, {file});
+}
+
+TEST(TrainMlpRefusesTest, SpoiltData) {
+  for (const char* name : {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
+                           "t10k-labels-idx1-ubyte.gz"}) {
+    const Spoilt data;
+    std::filesystem::resize_file(data.file(name), std::filesystem::file_size(data.file(name)) / 2);
+    ExpectRefuses("--epochs 1 --data " + data.path(), {name});
+    std::filesystem::remove(data.file(name));
+    ExpectRefuses("--epochs 1 --data " + data.path(), {std::string(name).substr(0, 12)});
+  }
+}
+
+TEST(TrainMlpRefusesTest, DataThatDoesNotBelongTogether) {
+  const Spoilt data;
+  std::filesystem::remove(data.file("train-labels-idx1-ubyte.gz"));
+  std::filesystem::copy(data.file("t10k-labels-idx1-ubyte.gz"), data.file("train-labels-idx1-ubyte.gz"));
+  ExpectRefuses("--epochs 1 --data " + data.path(), {"train-labels"});
+}
+
+TEST(TrainMlpRefusesTest, HelpIsNoError) {
+  for (const char* flag : {"--help", "-h", "--epochs 1 --help"}) {
+    const Finished run = RunProgram("train_mlp", flag);
+    EXPECT_EQ(run.exit_code, 0);
+    for (const char* name :
+         {"data", "epochs", "global_batch", "micro_batch", "hidden", "activation", "optimizer", "learning_rate",
+          "schedule", "weight_decay", "seed", "threads", "device", "check_numerics", "metrics"}) {
+      EXPECT_THAT(run.output, HasSubstr(std::string("--") + name + " "));
+    }
+    EXPECT_EQ(run.errors, "");
+  }
+}
+
+}  // namespace
+}  // namespace gemmill

@@ -1,0 +1,163 @@
+// Optimizers as objects: state, groups, and errors that change nothing. The update formulas:
+// tests/runtime/optimizer_test.cc.
+#include "gemmill/layers/training/optimizer.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "gemmill/autograd/grad.h"
+#include "gemmill/autograd/ops.h"
+#include "gemmill/layers/linear.h"
+#include "tests/autograd/vars.h"
+
+namespace gemmill {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(OptimizerTest, AdamWDecaysTheOldWeight) {
+  const Var w = Parameter({2}, {1});
+  AdamW optimizer({.learning_rate = 0.1, .weight_decay = 0.5f});
+  ASSERT_TRUE(optimizer.Apply({{"w", w}}, {Constant({3}, {1})}).ok());
+  // mhat = 3, vhat = 9.
+  ExpectVar(w, {2 * (1 - 0.1 * 0.5) - 0.1 * 3 / (3 + 1e-8)});
+  ASSERT_TRUE(optimizer.Apply({{"w", w}}, {Constant({-1}, {1})}).ok());
+  const double w1 = 2 * 0.95 - 0.1;
+  const double mhat = (0.9 * 0.1 * 3 + 0.1 * -1) / (1 - 0.81);
+  const double vhat = (0.999 * 0.001 * 9 + 0.001 * 1) / (1 - 0.999 * 0.999);
+  ExpectVar(w, {w1 * 0.95 - 0.1 * mhat / (std::sqrt(vhat) + 1e-8)}, 1e-5);
+}
+
+TEST(OptimizerTest, AZeroGradientWithoutDecayChangesNothing) {
+  for (DType dtype : {DType::kF32, DType::kBf16, DType::kF64}) {
+    const std::vector<double> values = Read(Constant({1.7, -1e-30, 3e30}, {3}, dtype));
+    const Var w = Parameter(values, {3}, dtype);
+    AdamW adamw({.learning_rate = 0.1, .weight_decay = 0});
+    Sgd sgd({.learning_rate = 0.1, .momentum = 0.9f, .nesterov = true});
+    for (Optimizer* optimizer : {static_cast<Optimizer*>(&adamw), static_cast<Optimizer*>(&sgd)}) {
+      for (int step = 0; step < 3; ++step) {
+        ASSERT_TRUE(optimizer->Apply({{"w", w}}, {Fill({3}, 0, dtype)}).ok());
+      }
+      EXPECT_EQ(Read(w), values) << optimizer->Name() << " " << DTypeName(dtype);
+    }
+  }
+}
+
+TEST(OptimizerTest, NamesOfBiasesAndNorms) {
+  for (const char* name : {"bias", "fc1.bias", "layer_norm.weight", "block.norm1.weight", "norm.bias"}) {
+    EXPECT_TRUE(IsBiasOrNorm(name)) << name;
+  }
+  for (const char* name : {"weight", "fc1.weight", "embedding.weight", "biased.weight", "unbias"}) {
+    EXPECT_FALSE(IsBiasOrNorm(name)) << name;
+  }
+}
+
+TEST(OptimizerTest, TheFirstGroupThatMatchesApplies) {
+  const std::vector<NamedParameter> parameters{
+      {"fc.weight", Parameter({1}, {1})}, {"fc.bias", Parameter({1}, {1})}, {"head.weight", Parameter({1}, {1})}};
+  const std::vector<Var> zeros(3, Constant({0}, {1}));
+  AdamW by_default({.learning_rate = 0.1, .weight_decay = 0.5f});
+  ASSERT_TRUE(by_default.Apply(parameters, zeros).ok());
+  ExpectVar(parameters[0].value, {0.95});
+  ExpectVar(parameters[1].value, {1});
+
+  const auto is_head = [](const std::string& name) { return name.rfind("head", 0) == 0; };
+  const auto all = [](const std::string&) { return true; };
+  Sgd grouped({.learning_rate = 0.1, .groups = {{is_head, 0, 10}, {all, 0, 0.5f}}});
+  ASSERT_TRUE(grouped.Apply(parameters, std::vector<Var>(3, Constant({1}, {1}))).ok());
+  ExpectVar(parameters[0].value, {0.95 - 0.05});
+  ExpectVar(parameters[2].value, {0.95 - 1});
+}
+
+TEST(OptimizerTest, ControlScalesRateAndGradient) {
+  const Var w = Parameter({1}, {1});
+  Sgd optimizer({.learning_rate = 0.5});
+  ASSERT_TRUE(optimizer.Apply({{"w", w}}, {Constant({8}, {1})}, {0.25, 0.125}).ok());
+  ExpectVar(w, {1 - 0.5 * 0.25 * 8 * 0.125});
+  EXPECT_EQ(optimizer.learning_rate(), 0.5);
+}
+
+TEST(OptimizerTest, StateIsF32WhateverTheParameter) {
+  const std::vector<NamedParameter> parameters{{"a", Parameter({1, 2}, {2}, DType::kBf16)},
+                                               {"b", Parameter({1}, {1}, DType::kF64)}};
+  AdamW optimizer;
+  EXPECT_TRUE(optimizer.state().empty());
+  EXPECT_THAT(optimizer.StateNames(), ElementsAre("exp_avg", "exp_avg_sq"));
+  ASSERT_TRUE(optimizer.Apply(parameters, {Fill({2}, 1, DType::kBf16), Fill({1}, 1, DType::kF64)}).ok());
+  ASSERT_EQ(optimizer.state().size(), 4u);
+  EXPECT_EQ(optimizer.state()[0].spec().ToString(), "f32[2]");
+  EXPECT_EQ(optimizer.state()[3].spec().ToString(), "f64[1]");
+  EXPECT_EQ(optimizer.steps(), 1);
+  EXPECT_TRUE(Sgd().StateNames().empty());
+  EXPECT_THAT(Sgd({.momentum = 0.9f}).StateNames(), ElementsAre("momentum_buffer"));
+}
+
+TEST(OptimizerTest, RefusesHyperparameters) {
+  const std::vector<NamedParameter> parameters{{"w", Parameter({1}, {1})}};
+  const std::vector<Var> gradients{Constant({1}, {1})};
+  const auto error = [&](auto optimizer) { return Message(optimizer.Apply(parameters, gradients)); };
+  EXPECT_THAT(error(AdamW({.learning_rate = -1})), HasSubstr("learning_rate is -1"));
+  EXPECT_THAT(error(AdamW({.learning_rate = NAN})), HasSubstr("learning_rate is nan"));
+  EXPECT_THAT(error(AdamW({.beta1 = 1})), HasSubstr("beta1 is 1"));
+  EXPECT_THAT(error(AdamW({.beta2 = -0.5f})), HasSubstr("beta2 is -0.5"));
+  EXPECT_THAT(error(AdamW({.epsilon = -1})), HasSubstr("epsilon is -1"));
+  EXPECT_THAT(error(AdamW({.weight_decay = -1})), HasSubstr("weight_decay is -1"));
+  EXPECT_THAT(error(Sgd({.momentum = 1})), HasSubstr("momentum is 1"));
+  EXPECT_THAT(error(Sgd({.nesterov = true})), HasSubstr("nesterov"));
+  ExpectVar(parameters[0].value, {1});
+}
+
+TEST(OptimizerTest, AnErrorLeavesEverythingAsItWas) {
+  const std::vector<NamedParameter> parameters{{"a", Parameter({1, 2}, {2})}, {"b", Parameter({3}, {1})}};
+  const std::vector<Var> gradients{Constant({1, 1}, {2}), Constant({1}, {1})};
+  AdamW optimizer({.learning_rate = 0.1});
+  ASSERT_TRUE(optimizer.Apply(parameters, gradients).ok());
+  const std::vector<double> a = Read(parameters[0].value);
+  const std::vector<double> state = Doubles(optimizer.state()[0]);
+
+  const Var bad = Constant({1, 2}, {2}) + Constant({1, 2, 3}, {3});
+  EXPECT_THAT(Message(optimizer.Apply(parameters, {gradients[0], bad})), AllOf(HasSubstr("adamw"), HasSubstr("b")));
+  EXPECT_THAT(Message(optimizer.Apply(parameters, {gradients[0], gradients[0]})), HasSubstr("f32[2]"));
+  EXPECT_THAT(Message(optimizer.Apply(parameters, {gradients[0]})),
+              AllOf(HasSubstr("1 gradients"), HasSubstr("2 parameters")));
+  EXPECT_THAT(Message(optimizer.Apply({}, {})), HasSubstr("no parameters"));
+  EXPECT_THAT(Message(optimizer.Apply({parameters[1], parameters[0]}, {gradients[1], gradients[0]})),
+              AllOf(HasSubstr("parameter 0 is b"), HasSubstr("of a")));
+  EXPECT_THAT(Message(optimizer.Apply({parameters[0]}, {gradients[0]})), HasSubstr("1 parameters"));
+  EXPECT_THAT(Message(optimizer.Apply({parameters[0], {"b", Var()}}, gradients)), HasSubstr("empty Var"));
+
+  EXPECT_EQ(Read(parameters[0].value), a);
+  EXPECT_EQ(Doubles(optimizer.state()[0]), state);
+  EXPECT_EQ(optimizer.steps(), 1);
+  EXPECT_TRUE(optimizer.Apply(parameters, gradients).ok());
+}
+
+TEST(OptimizerTest, AParameterUnusedInTheLossGetsAZeroGradient) {
+  const Mlp used = Mlp::Create({.sizes = {2, 2}}, {.seed = 1}).value();
+  const Var unused = Parameter({5}, {1});
+  std::vector<NamedParameter> parameters = used.trainable();
+  parameters.push_back({"unused", unused});
+  std::vector<Var> values = used.parameters();
+  values.push_back(unused);
+  AdamW optimizer({.learning_rate = 0.1, .weight_decay = 0});
+  const std::vector<Var> gradients = Grad(Sum(used(Constant({1, 2}, {1, 2}))), values);
+  EXPECT_THAT(Read(gradients.back()), Each(0));
+  ASSERT_TRUE(optimizer.Apply(parameters, gradients).ok());
+  EXPECT_EQ(ReadOne(unused), 5);
+}
+
+// A graph made before a step must not be differentiated with the weights after it.
+TEST(OptimizerTest, AStepInvalidatesOlderGraphs) {
+  const Var w = Parameter({1}, {1});
+  const Var loss = Sum(w * w);
+  Sgd optimizer;
+  ASSERT_TRUE(optimizer.Apply({{"w", w}}, Grad(loss, {w})).ok());
+  EXPECT_THAT(Message(Grad(loss, {w})[0]), HasSubstr("changed in place"));
+}
+
+}  // namespace
+}  // namespace gemmill

@@ -1,0 +1,283 @@
+#include "gemmill/layers/training/trainer.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/layers/training.h"
+
+namespace gemmill {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// The batch with one feature of sample 4 replaced.
+Batch With(Batch batch, double feature) {
+  std::vector<double> x = Doubles(batch.fields[0].values);
+  x[4 * 5 + 2] = feature;
+  batch.fields[0].values = MakeTensor(x, batch.fields[0].values.shape());
+  return batch;
+}
+
+Batch WithLabel(Batch batch, double label) {
+  std::vector<double> labels = Doubles(batch.fields[1].values);
+  labels[5] = label;
+  batch.fields[1].values = MakeTensor(labels, batch.fields[1].values.shape(), DType::kI64);
+  return batch;
+}
+
+std::vector<std::vector<double>> StateOf(const Trainer& trainer) {
+  std::vector<std::vector<double>> state;
+  for (const Tensor& tensor : trainer.optimizer().state()) state.push_back(Doubles(tensor));
+  return state;
+}
+
+class TrainerTest : public testing::Test {
+ protected:
+  Trainer Make(TrainerOptions options = {}) {
+    if (options.global_batch == 0) options.global_batch = 8;
+    return Trainer::Create(model_, AdamW({.learning_rate = 0.01}), ClassificationLoss(model_), options).value();
+  }
+
+  const Mlp model_ = Classifier();
+  const std::vector<Batch> batches_{ClassificationBatch(8, 1), ClassificationBatch(8, 2), ClassificationBatch(8, 3)};
+};
+
+TEST_F(TrainerTest, OptionsAreChecked) {
+  const auto error = [&](const TrainerOptions& options) {
+    return Message(Trainer::Create(model_, Sgd(), ClassificationLoss(model_), options).status());
+  };
+  EXPECT_THAT(error({.global_batch = 100, .micro_batch = 133}), AllOf(HasSubstr("133"), HasSubstr("100")));
+  EXPECT_THAT(error({.global_batch = 100, .micro_batch = -1}), AllOf(HasSubstr("-1"), HasSubstr("100")));
+  EXPECT_THAT(error({.global_batch = 0}), HasSubstr("global_batch is 0"));
+  EXPECT_THAT(error({.global_batch = -5}), HasSubstr("global_batch is -5"));
+  EXPECT_THAT(error({.global_batch = 1, .clip_norm = -2}), HasSubstr("clip_norm is -2"));
+  EXPECT_THAT(error({.global_batch = 1, .clip_norm = NAN}), HasSubstr("clip_norm is nan"));
+  EXPECT_THAT(error({.global_batch = 1, .schedule = Schedule::Step(0, 1)}), HasSubstr("schedule"));
+  EXPECT_EQ(Make({.global_batch = 8}).options().micro_batch, 8);
+  EXPECT_EQ(Make({.global_batch = 8, .micro_batch = 8}).options().micro_batch, 8);
+  model_.Freeze([](const std::string&) { return true; });
+  EXPECT_THAT(error({.global_batch = 1}), HasSubstr("frozen"));
+}
+
+TEST_F(TrainerTest, Reports) {
+  Trainer trainer = Make({.micro_batch = 3});
+  const double expected =
+      ReadOne(CrossEntropy(model_(Var(batches_[0].fields[0].values)), Var(batches_[0].fields[1].values)));
+  const StepReport report = MustStep(trainer, batches_[0]);
+  EXPECT_EQ(report.step, 1);
+  EXPECT_NEAR(report.loss, expected, 1e-6);
+  EXPECT_EQ(report.samples, 8);
+  EXPECT_GT(report.gradient_norm, 0);
+  EXPECT_GT(report.seconds, 0);
+  EXPECT_NEAR(report.samples_per_second, 8 / report.seconds, 1e-6 * report.samples_per_second);
+  EXPECT_FALSE(report.skipped);
+  EXPECT_EQ(MustStep(trainer, batches_[1]).step, 2);
+  EXPECT_EQ(trainer.steps(), 2);
+}
+
+TEST_F(TrainerTest, Learns) {
+  Trainer trainer = Make();
+  const double first = MustStep(trainer, batches_[0]).loss;
+  for (int step = 0; step < 200; ++step) MustStep(trainer, batches_[0]);
+  EXPECT_LT(MustStep(trainer, batches_[0]).loss, 0.1 * first);
+}
+
+TEST_F(TrainerTest, LearningRatesFollowTheSchedule) {
+  const Schedule schedule = Schedule::WarmupCosine(2, 8, 0.1);
+  Trainer trainer = Make({.micro_batch = 3, .schedule = schedule});
+  for (int64_t step = 0; step < 10; ++step) {
+    EXPECT_DOUBLE_EQ(MustStep(trainer, batches_[0]).learning_rate, 0.01 * schedule.Factor(step));
+  }
+}
+
+TEST_F(TrainerTest, ClipsToTheGlobalNorm) {
+  const auto step = [&](double clip_norm, int64_t micro_batch) {
+    const Mlp model = Classifier();
+    const auto before = Snapshot(model);
+    Trainer trainer = Trainer::Create(model, Sgd({.learning_rate = 1}), ClassificationLoss(model),
+                                      {.global_batch = 8, .micro_batch = micro_batch, .clip_norm = clip_norm})
+                          .value();
+    const double norm = MustStep(trainer, batches_[0]).gradient_norm;
+    double squares = 0;
+    const auto after = Snapshot(model);
+    for (size_t i = 0; i < after.size(); ++i) {
+      for (size_t k = 0; k < after[i].size(); ++k) squares += std::pow(after[i][k] - before[i][k], 2);
+    }
+    return std::pair(norm, std::sqrt(squares));
+  };
+  const double norm = step(0, 8).first;
+  for (int64_t micro_batch : {8, 3}) {
+    EXPECT_NEAR(step(0, micro_batch).second, norm, 1e-6);
+    EXPECT_NEAR(step(norm / 4, micro_batch).first, norm, 1e-6);
+    EXPECT_NEAR(step(norm / 4, micro_batch).second, norm / 4, 1e-5 * norm);
+    EXPECT_NEAR(step(norm * 4, micro_batch).second, norm, 1e-6);
+  }
+}
+
+TEST_F(TrainerTest, GradientsThatAreNotFiniteSkipTheStep) {
+  const Schedule schedule = Schedule::Step(1, 0.5);
+  for (double bad : {NAN, INFINITY, -INFINITY}) {
+    for (int64_t micro_batch : {8, 3}) {
+      // The same steps without the bad batch.
+      const Mlp other = Classifier();
+      Trainer expected = Trainer::Create(other, AdamW({.learning_rate = 0.01}), ClassificationLoss(other),
+                                         {.global_batch = 8, .micro_batch = micro_batch, .schedule = schedule})
+                             .value();
+      const Mlp model = Classifier();
+      Trainer trainer = Trainer::Create(model, AdamW({.learning_rate = 0.01}), ClassificationLoss(model),
+                                        {.global_batch = 8, .micro_batch = micro_batch, .schedule = schedule})
+                            .value();
+      MustStep(expected, batches_[0]);
+      MustStep(trainer, batches_[0]);
+      const auto weights = Snapshot(model);
+      const auto state = StateOf(trainer);
+
+      const StepReport report = MustStep(trainer, With(batches_[1], bad));
+      EXPECT_TRUE(report.skipped);
+      EXPECT_FALSE(std::isfinite(report.gradient_norm));
+      EXPECT_EQ(report.step, 1);
+      EXPECT_EQ(trainer.steps(), 1);
+      EXPECT_EQ(trainer.optimizer().steps(), 1);
+      EXPECT_EQ(Snapshot(model), weights);
+      EXPECT_EQ(StateOf(trainer), state);
+
+      const StepReport next = MustStep(trainer, batches_[2]);
+      EXPECT_EQ(next.learning_rate, MustStep(expected, batches_[2]).learning_rate);
+      EXPECT_FALSE(next.skipped);
+      EXPECT_EQ(next.step, 2);
+      EXPECT_EQ(Snapshot(model), Snapshot(other));
+    }
+  }
+}
+
+TEST_F(TrainerTest, SkippingBeforeTheFirstStep) {
+  Trainer trainer = Make();
+  const auto weights = Snapshot(model_);
+  EXPECT_TRUE(MustStep(trainer, With(batches_[0], NAN)).skipped);
+  EXPECT_EQ(Snapshot(model_), weights);
+  EXPECT_EQ(MustStep(trainer, batches_[0]).step, 1);
+}
+
+TEST_F(TrainerTest, ErrorsLeaveWeightsAndOptimizerAsTheyWere) {
+  Trainer trainer = Make({.micro_batch = 4});
+  MustStep(trainer, batches_[0]);
+  const auto weights = Snapshot(model_);
+  const auto state = StateOf(trainer);
+  const auto error = [&](const Batch& batch) { return Message(trainer.Step(batch).status()); };
+
+  // In the second micro-batch.
+  EXPECT_THAT(error(WithLabel(batches_[1], 3)), AllOf(HasSubstr("3"), HasSubstr("training.h:")));
+  EXPECT_THAT(error(WithLabel(batches_[1], -4)), HasSubstr("-4"));
+  Batch unread;
+  unread.status = absl::DataLossError("train.csv:7: ragged row");
+  EXPECT_EQ(trainer.Step(unread).status(), unread.status);
+  EXPECT_THAT(error(ClassificationBatch(9, 1)), AllOf(HasSubstr("9 samples"), HasSubstr("global_batch of 8")));
+  EXPECT_THAT(error(ClassificationBatch(0, 1)), HasSubstr("0 samples"));
+  EXPECT_THAT(error(MakeBatch({batches_[0].fields[0]})), AllOf(HasSubstr("\"label\""), HasSubstr("it has x")));
+  EXPECT_THAT(error(MakeBatch({{"x", MakeTensor({1, 2}, {1, 2})}, {"label", MakeTensor({0}, {1}, DType::kI64)}})),
+              HasSubstr("layer fc1"));
+  Batch disagrees = batches_[0];
+  disagrees.samples = 6;
+  EXPECT_THAT(error(disagrees), AllOf(HasSubstr("6 samples"), HasSubstr("\"x\""), HasSubstr("f32[8, 5]")));
+  EXPECT_FALSE(trainer.Step(MakeBatch({batches_[0].fields[0], {"label", MakeTensor({1}, {}, DType::kI64)}})).ok());
+
+  EXPECT_EQ(Snapshot(model_), weights);
+  EXPECT_EQ(StateOf(trainer), state);
+  EXPECT_EQ(trainer.steps(), 1);
+  EXPECT_EQ(trainer.optimizer().steps(), 1);
+  EXPECT_EQ(MustStep(trainer, batches_[1]).step, 2);
+}
+
+TEST_F(TrainerTest, ALossThatIsNoScalarOrUsesNoParameter) {
+  const auto error = [&](const LossFunction& loss) {
+    Trainer trainer = Trainer::Create(model_, Sgd(), loss, {.global_batch = 8}).value();
+    return Message(trainer.Step(batches_[0]).status());
+  };
+  EXPECT_THAT(error([&](const Inputs& in) { return Loss(model_(in["x"])); }), HasSubstr("f32[8, 3]"));
+  EXPECT_THAT(error([&](const Inputs& in) { return Loss(Mean(in["x"])); }), HasSubstr("no parameter"));
+  EXPECT_THAT(error([&](const Inputs&) { return Loss(Var()); }), HasSubstr("empty Var"));
+}
+
+TEST_F(TrainerTest, CheckNumericsNamesOpLayerAndRanges) {
+  Trainer trainer = Make({.check_numerics = true});
+  const auto weights = Snapshot(model_);
+  EXPECT_THAT(
+      Message(trainer.Step(With(batches_[0], INFINITY)).status()),
+      AllOf(HasSubstr("MatMul made"), HasSubstr("layer fc1"), HasSubstr("f32[8, 5]"), HasSubstr("1 not finite")));
+  EXPECT_EQ(Snapshot(model_), weights);
+  EXPECT_EQ(MustStep(trainer, batches_[0]).step, 1);
+  EXPECT_FALSE(CheckNumericsEnabled());
+}
+
+TEST_F(TrainerTest, SameSeedSameBits) {
+  const auto run = [&](uint64_t seed) {
+    const Mlp model = Classifier(0.5f);
+    Trainer trainer = Trainer::Create(model, AdamW({.learning_rate = 0.01}), ClassificationLoss(model),
+                                      {.global_batch = 8, .micro_batch = 3, .seed = seed})
+                          .value();
+    for (int step = 0; step < 6; ++step) MustStep(trainer, batches_[static_cast<size_t>(step % 3)]);
+    return Snapshot(model);
+  };
+  const auto first = run(1);
+  EXPECT_EQ(run(1), first);
+  EXPECT_EQ(run(1), first);
+  EXPECT_NE(run(2), first);
+}
+
+TEST_F(TrainerTest, DropoutDiffersFromStepToStep) {
+  const Mlp model = Classifier(0.5f);
+  Trainer trainer =
+      Trainer::Create(model, Sgd({.learning_rate = 0}), ClassificationLoss(model), {.global_batch = 8}).value();
+  EXPECT_NE(MustStep(trainer, batches_[0]).loss, MustStep(trainer, batches_[0]).loss);
+}
+
+TEST_F(TrainerTest, FrozenAndUnusedParametersStay) {
+  model_.Freeze([](const std::string& name) { return name == "fc1.weight"; });
+  const auto before = Snapshot(model_);
+  Trainer trainer = Make();
+  for (const Batch& batch : batches_) MustStep(trainer, batch);
+  const auto after = Snapshot(model_);
+  EXPECT_EQ(after[0], before[0]);
+  for (size_t i = 1; i < after.size(); ++i) EXPECT_NE(after[i], before[i]);
+}
+
+TEST_F(TrainerTest, AnEpochOfALoaderWithAShortLastBatch) {
+  const Batch all = ClassificationBatch(21, 5);
+  const Dataset dataset = Dataset::Create(all.fields).value();
+  Loader loader = Loader::Create(dataset, {.global_batch = 8, .seed = 1}).value();
+  Trainer trainer = Make({.micro_batch = 6});
+  std::vector<int64_t> samples;
+  for (const Batch& batch : loader) samples.push_back(MustStep(trainer, batch).samples);
+  EXPECT_THAT(samples, testing::ElementsAre(8, 8, 5));
+}
+
+TEST_F(TrainerTest, EvaluationIsTheMeanOverAllSamples) {
+  const Mlp model = Classifier(0.5f);
+  const Batch all = ClassificationBatch(21, 5);
+  const Dataset dataset = Dataset::Create(all.fields).value();
+  const Var logits = model(Var(all.fields[0].values));
+  const Var labels(all.fields[1].values);
+  const double expected = ReadOne(CrossEntropy(logits, labels));
+  const double right = ReadOne(Mean(Cast(Equal(ArgMax(logits), labels), DType::kF32)));
+  const auto before = Snapshot(model);
+  for (int64_t size : {1, 8, 21, 100}) {
+    Trainer trainer = Trainer::Create(model, Sgd(), ClassificationLoss(model), {.global_batch = size}).value();
+    const Evaluation evaluation = trainer.Evaluate(dataset).value();
+    EXPECT_NEAR(evaluation.loss, expected, 1e-6) << size;
+    EXPECT_EQ(evaluation.samples, 21);
+    EXPECT_EQ(trainer.steps(), 0);
+    const Evaluation classified =
+        EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, dataset, size).value();
+    EXPECT_NEAR(classified.loss, expected, 1e-6);
+    EXPECT_NEAR(classified.accuracy, right, 1e-6);
+  }
+  EXPECT_EQ(Snapshot(model), before);
+  EXPECT_FALSE(EvaluateClassifier([&](const Inputs& in) { return model(in["y"]); }, dataset, 8).ok());
+  EXPECT_FALSE(EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, dataset, 0).ok());
+}
+
+}  // namespace
+}  // namespace gemmill
