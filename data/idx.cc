@@ -33,6 +33,7 @@ absl::StatusOr<Tensor> Decode(const std::vector<char>& bytes, const Shape& shape
   GM_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Empty({shape, DTypeOf<Value>::value}));
   Value* values = static_cast<Value*>(tensor.data());
   for (size_t i = 0; i < bytes.size() / sizeof(Stored); ++i) {
+    // NOLINTNEXTLINE(bugprone-signed-char-misuse): IDX's i8 is a number with a sign
     values[i] = static_cast<Value>(BigEndian<Stored>(bytes.data() + i * sizeof(Stored)));
   }
   return tensor;
