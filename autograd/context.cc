@@ -13,6 +13,7 @@ thread_local bool check_numerics = false;
 thread_local const TrainingScope* training = nullptr;
 thread_local std::string layer;  // NOLINT(runtime/string): one per thread, destroyed with it
 thread_local GemmRole role = GemmRole::kForward;
+thread_local const Caller* scope_caller = nullptr;
 
 }  // namespace
 
@@ -50,6 +51,13 @@ LayerScope::~LayerScope() {
 }
 const std::string& CurrentLayer() { return layer; }
 GemmRole CurrentRole() { return role; }
+
+CallerScope::CallerScope(Caller caller) : caller_(caller), before_(scope_caller) {
+  if (scope_caller == nullptr) scope_caller = &caller_;
+}
+CallerScope::CallerScope(std::nullptr_t) : before_(scope_caller) { scope_caller = nullptr; }
+CallerScope::~CallerScope() { scope_caller = before_; }
+Caller CurrentCaller(Caller written) { return scope_caller == nullptr ? written : *scope_caller; }
 
 CheckNumericsScope::CheckNumericsScope(bool check) : before_(check_numerics) { check_numerics = check; }
 CheckNumericsScope::~CheckNumericsScope() { check_numerics = before_; }

@@ -2,6 +2,7 @@
 // an object: it holds from its construction to its destruction, and scopes nest.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -84,6 +85,25 @@ class LayerScope {
 };
 const std::string& CurrentLayer();
 GemmRole CurrentRole();
+
+// Ops inside are named by `caller`, not by the lines that write them: for code whose user is to see the line of their
+// own, as layers, losses and gradient rules have it. Inside another CallerScope the outer one stays.
+class CallerScope {
+ public:
+  explicit CallerScope(Caller caller);
+  // Ends any that is around: a user's own rule is named by its own lines.
+  static CallerScope None() { return CallerScope(nullptr); }
+  ~CallerScope();
+  CallerScope(const CallerScope&) = delete;
+  CallerScope& operator=(const CallerScope&) = delete;
+
+ private:
+  explicit CallerScope(std::nullptr_t);
+  Caller caller_;
+  const Caller* before_;
+};
+// The scope's caller, or `written` where there is none.
+Caller CurrentCaller(Caller written);
 
 // Each op's floating outputs are looked at; the first NaN or infinity is an error that names the op, its layer and its
 // inputs' ranges. For finding faults: it reads every value once more.

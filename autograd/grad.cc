@@ -66,7 +66,9 @@ class Backward {
       const auto found = gradients_.find(node.get());
       if (found == gradients_.end()) continue;
       if (node->op.has_value() && leads_.contains(node.get()) && !stop_.contains(node.get())) {
-        GM_RETURN_IF_ERROR(Visit(node, found->second));
+        std::vector<Var> dout;
+        for (size_t i = 0; i < node->specs.size(); ++i) dout.push_back(Summed(Var(node, i), found->second[i]));
+        GM_RETURN_IF_ERROR(Visit(node, std::move(dout)));
       }
       if (!wanted_.contains(node.get())) gradients_.erase(node.get());
     }
@@ -75,20 +77,37 @@ class Backward {
 
   Var Result(const Var& var) const {
     const auto found = gradients_.find(var.node().get());
-    if (found != gradients_.end() && found->second[var.output()].node() != nullptr) return found->second[var.output()];
+    if (found != gradients_.end() && found->second[var.output()].node() != nullptr) {
+      return Summed(var, found->second[var.output()]);
+    }
     return Fill(var.shape(), 0, var.dtype(), var.device(), caller_);
   }
 
  private:
+  // A sum of bf16 is kept in f32: of many terms the last ones would be lost.
   void AddTo(const Var& var, Var gradient) {
     std::vector<Var>& of_node = gradients_[var.node().get()];
     of_node.resize(var.node()->specs.size());
     Var& sum = of_node[var.output()];
-    sum = sum.node() == nullptr ? std::move(gradient) : Apply1(op::Binary{BinaryFn::kAdd}, {sum, gradient}, caller_);
+    if (sum.node() == nullptr) {
+      sum = std::move(gradient);
+      return;
+    }
+    const CallerScope caller(caller_);
+    const auto wide = [](const Var& x) { return x.dtype() == DType::kBf16 ? Cast(x, DType::kF32) : x; };
+    sum = wide(sum) + wide(gradient);
+  }
+
+  // What was summed for `var`, in its dtype.
+  Var Summed(const Var& var, const Var& sum) const {
+    return sum.node() == nullptr || sum.dtype() == var.dtype() ? sum
+                                                               : Cast({sum, caller_.file, caller_.line}, var.dtype());
   }
 
   absl::Status Visit(const std::shared_ptr<Node>& node, std::vector<Var> dout) {
     const LayerScope scope = LayerScope::Path(node->origin.layer, GemmRole::kForward);
+    const CallerScope caller =
+        std::holds_alternative<op::Custom>(*node->op) ? CallerScope::None() : CallerScope(node->origin.caller);
     Site site{node->inputs, {}, std::move(dout), {}, node->origin.caller};
     for (size_t i = 0; i < node->specs.size(); ++i) site.out.emplace_back(node, i);
     for (size_t i = 0; i < site.in.size(); ++i) {

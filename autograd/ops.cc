@@ -11,7 +11,7 @@ namespace {
 
 Var Fail(const Located& at, absl::Status status) {
   if (!at.number.has_value() && !at.var.ok()) return at.var;  // the first error
-  return Var::Error(Annotate(status, Origin{CurrentLayer(), CurrentRole(), at.caller}.ToString(), ": "));
+  return Var::Error(Annotate(status, Origin{CurrentLayer(), CurrentRole(), CurrentCaller(at.caller)}.ToString(), ": "));
 }
 
 // `operand` as a Var; a number takes the dtype and device of `beside`.

@@ -1,6 +1,6 @@
 // The public ops: functions of Var. Shapes are written outermost first. An axis below 0 counts from the last. Where the
 // docstring names nothing else, arguments are f32, bf16 or f64 of one dtype; results have the same. Numbers take the
-// dtype of the Var beside them. Errors are carried by the result (var.h).
+// dtype of the Var beside them; 0.5 beside integers is an error. Errors are carried by the result (var.h).
 #pragma once
 
 #include <cstdint>

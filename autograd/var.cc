@@ -127,7 +127,7 @@ Var Outputs::operator[](size_t i) const {
 
 Outputs Apply(const Op& op, std::vector<Var> inputs, Caller caller) {
   auto node = std::make_shared<Node>();
-  node->origin = {CurrentLayer(), CurrentRole(), caller};
+  node->origin = {CurrentLayer(), CurrentRole(), CurrentCaller(caller)};
   const auto fail = [&](const absl::Status& status) {
     return Outputs(Annotate(status, node->origin.ToString(), ": "));
   };

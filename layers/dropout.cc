@@ -15,7 +15,11 @@ Dropout::Dropout(const DropoutOptions& options) : Module(absl::StrCat("Dropout "
 
 Var Dropout::operator()(Located x) const {
   const LayerScope scope(name());
-  return ApplyDropout(x, options_);
+  uint64_t hash = 14695981039346656037u;  // FNV-1a of the layer's path
+  for (const char c : CurrentLayer()) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
+  DropoutOptions options = options_;
+  options.stream = static_cast<int64_t>(hash + static_cast<uint64_t>(options_.stream));
+  return ApplyDropout(x, options);
 }
 
 }  // namespace gemmill

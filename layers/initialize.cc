@@ -30,12 +30,8 @@ absl::StatusOr<double> Spread(const Shape& shape, Initializer initializer, doubl
 }  // namespace
 
 InitOptions InitOptions::Part(uint64_t i) const {
-  // SplitMix64's finalizer (Steele, Lea and Flood, 2014): nearby seeds and parts become unrelated seeds.
-  uint64_t mixed = seed + (i + 1) * 0x9E3779B97F4A7C15;
-  mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB;
   InitOptions part = *this;
-  part.seed = mixed ^ (mixed >> 31);
+  part.seed = philox::Scatter(seed + (i + 1) * 0x9E3779B97F4A7C15);  // nearby seeds and parts become unrelated seeds
   return part;
 }
 

@@ -42,15 +42,20 @@ struct Flops {
   int64_t operator()(const op::Fill&) const { return 0; }
   int64_t operator()(const op::Iota&) const { return 0; }
   int64_t operator()(const op::Dropout&) const { return Elements(); }
-  int64_t operator()(const op::GlobalNorm&) const { return 2 * All(in, 0, 1); }
-  int64_t operator()(const op::Sgd& op) const { return op.momentum == 0 ? 4 * All(in, 1, 2) : 6 * All(in, 1, 3); }
-  int64_t operator()(const op::AdamW&) const { return 14 * All(in, 1, 4); }
+  int64_t operator()(const op::GlobalNorm&) const {
+    int64_t count = 0;
+    for (const Spec& spec : in) count += spec.num_elements();
+    return 2 * count;
+  }
+  int64_t operator()(const op::Sgd& op) const { return (op.momentum == 0 ? 4 : 6) * First(op.weight_decay.size()); }
+  int64_t operator()(const op::AdamW& op) const { return 14 * First(op.weight_decay.size()); }
   int64_t operator()(const op::Custom&) const { return 0; }  // unknown
 
-  static int64_t All(Specs specs, size_t first, size_t step) {
-    int64_t count = 0;
-    for (size_t i = first; i < specs.size(); i += step) count += specs[i].num_elements();
-    return count;
+  // The elements of the first `count` outputs.
+  int64_t First(size_t count) const {
+    int64_t elements = 0;
+    for (const Spec& spec : out.first(std::min(count, out.size()))) elements += spec.num_elements();
+    return elements;
   }
 };
 

@@ -70,10 +70,12 @@ bool MayRunInPlace(const Op& op, size_t i, size_t o) {
     return o == 0;
   }
   if (std::holds_alternative<op::Dropout>(op)) return i == 0 && o == 0;
-  if (const auto* sgd = std::get_if<op::Sgd>(&op)) {
-    return sgd->momentum == 0 ? i == 1 + 2 * o : i == 1 + o / 2 * 3 + (o % 2) * 2;
-  }
-  if (std::holds_alternative<op::AdamW>(op)) return i == 1 + o / 3 * 4 + (o % 3 == 0 ? 0 : o % 3 + 1);
+  const auto updates = [&](const auto& update) {
+    const size_t count = update.weight_decay.size();
+    return i == 1 + o + (o < count ? 0 : count);
+  };
+  if (const auto* sgd = std::get_if<op::Sgd>(&op)) return updates(*sgd);
+  if (const auto* adamw = std::get_if<op::AdamW>(&op)) return updates(*adamw);
   return false;
 }
 

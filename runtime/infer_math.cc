@@ -180,21 +180,28 @@ Result InferRule(const op::GlobalNorm&, Specs in) {
 
 namespace {
 
-// (control, then `per_parameter` tensors for each of `count` parameters), of which all but the gradient are outputs.
-Result Update(Specs in, size_t per_parameter, size_t count, size_t scales) {
-  GM_RETURN_IF_ERROR(WantCount(in, 1 + per_parameter * count));
+// The layout that op.h gives, of `count` parameters with `states` kinds of state before the masters.
+Result Update(Specs in, size_t states, size_t count, size_t scales) {
   if (scales != count) return InvalidArgument(scales, " learning rate scales for ", count, " parameters");
+  if (in.size() < 1 + 2 * count) return InvalidArgument("takes ", 1 + 2 * count, " inputs or more, got ", in.size());
   GM_RETURN_IF_ERROR(WantSpec("control", in[0], {3}, DType::kF64));
-  std::vector<Spec> out;
-  for (size_t i = 1; i < in.size(); i += per_parameter) {
-    GM_RETURN_IF_ERROR(WantFloating(in.subspan(i, 1)));
-    GM_RETURN_IF_ERROR(WantSpec("gradient", in[i + 1], in[i].shape, in[i].dtype));
-    for (size_t s = 2; s < per_parameter; ++s) {
-      GM_RETURN_IF_ERROR(WantSpec("optimizer state", in[i + s], in[i].shape, Wide(in[i].dtype)));
-    }
-    for (size_t s = 0; s < per_parameter; ++s) {
-      if (s != 1) out.push_back(in[i + s]);
-    }
+  const Specs weights = in.subspan(1, count);
+  GM_RETURN_IF_ERROR(WantFloating(weights));
+  std::vector<Spec> out(weights.begin(), weights.end());
+  for (size_t s = 0; s < states; ++s) {
+    for (const Spec& weight : weights) out.push_back({weight.shape, Wide(weight.dtype), weight.device});
+  }
+  for (const Spec& weight : weights) {
+    if (weight.dtype == DType::kBf16) out.push_back({weight.shape, DType::kF32, weight.device});
+  }
+  GM_RETURN_IF_ERROR(WantCount(in, 1 + count + out.size()));
+  for (size_t i = 0; i < count; ++i) {
+    const Spec& gradient = in[1 + count + i];
+    const DType dtype = gradient.dtype == weights[i].dtype ? gradient.dtype : Wide(weights[i].dtype);
+    GM_RETURN_IF_ERROR(WantSpec("gradient", gradient, weights[i].shape, dtype));
+  }
+  for (size_t o = count; o < out.size(); ++o) {
+    GM_RETURN_IF_ERROR(WantSpec("optimizer state", in[1 + count + o], out[o].shape, out[o].dtype));
   }
   return out;
 }
@@ -202,11 +209,11 @@ Result Update(Specs in, size_t per_parameter, size_t count, size_t scales) {
 }  // namespace
 
 Result InferRule(const op::Sgd& op, Specs in) {
-  return Update(in, op.momentum == 0 ? 2 : 3, op.weight_decay.size(), op.learning_rate_scale.size());
+  return Update(in, op.momentum == 0 ? 0 : 1, op.weight_decay.size(), op.learning_rate_scale.size());
 }
 
 Result InferRule(const op::AdamW& op, Specs in) {
-  return Update(in, 4, op.weight_decay.size(), op.learning_rate_scale.size());
+  return Update(in, 2, op.weight_decay.size(), op.learning_rate_scale.size());
 }
 
 Result InferRule(const op::Custom& op, Specs in) {

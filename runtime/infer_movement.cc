@@ -1,5 +1,6 @@
 // Ops that move, make or convert values.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "gemmill/runtime/infer_rules.h"
@@ -123,8 +124,23 @@ Result InferRule(const op::Cast& op, Specs in) {
   return std::vector<Spec>{Like(in, 0, in[0].shape, op.dtype)};
 }
 
+namespace {
+
+// Whether the integer `dtype` has a number equal to `value`.
+bool Holds(DType dtype, double value) {
+  const double bits = static_cast<double>(8 * SizeOf(dtype));
+  const double low = dtype == DType::kU8 ? 0 : -std::exp2(bits - 1);
+  const double beyond = std::exp2(dtype == DType::kU8 ? bits : bits - 1);
+  return value == std::trunc(value) && value >= low && value < beyond;
+}
+
+}  // namespace
+
 Result InferRule(const op::Fill& op, Specs in) {
   GM_RETURN_IF_ERROR(WantCount(in, 0));
+  if (!IsFloating(op.dtype) && !Holds(op.dtype, op.value)) {
+    return InvalidArgument(op.value, " is no ", DTypeName(op.dtype), "; Cast to a dtype that holds it");
+  }
   return std::vector<Spec>{Spec{op.shape, op.dtype, op.device}};
 }
 

@@ -236,7 +236,7 @@ struct Cast {
   bool operator==(const Cast&) const = default;
 };
 
-// () -> `value` everywhere. The one op that says its device, having no input to take it from (Iota too).
+// () -> `value` everywhere; an integer dtype must hold it exactly. The one op that says its device, having no input to take it from (Iota too).
 struct Fill {
   Shape shape;
   DType dtype = DType::kF32;
@@ -253,9 +253,9 @@ struct Iota {
 };
 
 // (x [rows..., N], key i64 [2], index i64 [rows]) -> x / (1 - rate) where kept, 0 where dropped. Element (r, c) is
-// dropped when word c % 4 of Philox4x32-10 is below rate * 2^32, with key[0] as its seed and as its counter (philox.h)
-// index[r], c / 4, the step key[1] and the stream: the mask depends on the position in the global batch, never on how
-// the batch was split. Its gradient is itself.
+// dropped when word c % 4 of Philox4x32-10 is below rate * 2^32, whose key is made of key[0], a seed, and the stream, and
+// whose counter of index[r], c / 4 and key[1], a step (philox.h): the mask depends on the position in the global batch,
+// never on how the batch was split. Its gradient is itself.
 struct Dropout {
   float rate = 0.5f;
   int64_t stream = 0;
@@ -267,11 +267,15 @@ struct GlobalNorm {
   bool operator==(const GlobalNorm&) const = default;
 };
 
-// Multi-tensor optimizer updates. The first input is `control` f64 [3]: learning rate, 1-based step number, gradient
-// scale (what each gradient is multiplied by first). Then per parameter its tensors; the outputs may be the very same
-// buffers. Formulas: SGD with momentum as in PyTorch's documentation of torch.optim.SGD.
+// Multi-tensor optimizer updates. Inputs are `control` f64 [3] (learning rate, 1-based step number, gradient scale:
+// what each gradient is multiplied by first), then for all parameters their weights, for all their gradients, and each
+// kind of state in turn; outputs are the weights and the state in the same order, and may be the very same buffers.
+// Gradients have the weight's dtype or that of the state, which is f32 (f64 for f64 weights). Each bf16 weight has, as
+// the last state, an f32 master: small steps add up there, and the weight is the master rounded. A master that does not
+// round to its weight is out of date (at the start, or where the weight was set) and is taken from the weight again.
 
-// (control, [w, g, v]...) -> [w, v]...; without momentum (control, [w, g]...) -> [w]....
+// (control, w..., g..., v..., master...) -> (w..., v..., master...); without momentum there is no v. Formulas as in
+// PyTorch's documentation of torch.optim.SGD.
 struct Sgd {
   float momentum = 0;
   bool nesterov = false;
@@ -280,8 +284,8 @@ struct Sgd {
   bool operator==(const Sgd&) const = default;
 };
 
-// (control, [w, g, m, v]...) -> [w, m, v]...: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019),
-// algorithm 2: w1 = w0 (1 - lr * wd) - lr * mhat / (sqrt(vhat) + epsilon). m and v are f32 (f64 for f64).
+// (control, w..., g..., m..., v..., master...) -> (w..., m..., v..., master...): Loshchilov and Hutter, "Decoupled
+// Weight Decay Regularization" (2019), algorithm 2: w1 = w0 (1 - lr * wd) - lr * mhat / (sqrt(vhat) + epsilon).
 struct AdamW {
   float beta1 = 0.9f;
   float beta2 = 0.999f;

@@ -2,10 +2,9 @@
 // as 1, 2, 3" (2011): a pure function of a key and a counter, so that any number can be made anywhere, in any order.
 //
 // The key is a 64-bit seed. Counters, whose last word tells the uses apart:
-//   dropout     (index low, index high 16 bits | stream << 16, column / 4, step)
+//   dropout     (index low, index high, column / 4, step); the key is the seed with the stream mixed in
 //   sequences   (block low, block high, stream, 0xFFFFFFFF)
-// Dropout masks are thus distinct for indices below 2^48, streams below 2^16, columns below 2^34 and steps below 2^32
-// - 1.
+// Dropout masks of a stream are thus distinct for columns below 2^34 and steps below 2^32 - 1.
 #pragma once
 
 #include <array>
@@ -39,10 +38,17 @@ GM_HD void Generate(uint64_t key, uint32_t counter0, uint32_t counter1, uint32_t
   words[3] = counter3;
 }
 
+// SplitMix64's finalizer (Steele, Lea and Flood, 2014): a bijection that leaves 0 alone and scatters the rest.
+GM_HD uint64_t Scatter(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
 // The words of columns 4 * block, ..., 4 * block + 3 of a dropout mask's row.
 GM_HD void GenerateDropout(uint64_t seed, int64_t index, int64_t block, int64_t step, int64_t stream, uint32_t* words) {
   const uint64_t row = static_cast<uint64_t>(index);
-  Generate(seed, static_cast<uint32_t>(row), static_cast<uint32_t>(row >> 32) ^ (static_cast<uint32_t>(stream) << 16),
+  Generate(seed ^ Scatter(static_cast<uint64_t>(stream)), static_cast<uint32_t>(row), static_cast<uint32_t>(row >> 32),
            static_cast<uint32_t>(block), static_cast<uint32_t>(step), words);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -27,41 +28,57 @@ bool IsBiasOrNorm(const std::string& name) {
 
 std::vector<ParameterGroup> NoDecayOnBiasesAndNorms() { return {{IsBiasOrNorm, 0, 1}}; }
 
-absl::Status Optimizer::Start(absl::Span<const NamedParameter> parameters) {
+absl::StatusOr<Optimizer::Started> Optimizer::Start(absl::Span<const NamedParameter> parameters) const {
   GM_RETURN_IF_ERROR(WantRange("learning_rate", learning_rate_, 0, kInfinity));
   GM_RETURN_IF_ERROR(WantRange("weight_decay", weight_decay_, 0, kInfinity));
   GM_RETURN_IF_ERROR(Check());
-  std::vector<std::string> names;
+  Started started;
+  std::map<const void*, std::string> by_address;
   for (const NamedParameter& parameter : parameters) {
-    if (std::find(names.begin(), names.end(), parameter.name) != names.end()) {
+    if (std::find(started.names.begin(), started.names.end(), parameter.name) != started.names.end()) {
       return InvalidArgument(Name(), ": two parameters are called ", parameter.name);
     }
-    names.push_back(parameter.name);
-  }
-  std::vector<Tensor> state;
-  std::vector<float> decays;
-  std::vector<float> scales;
-  const size_t per_parameter = StateNames().size();
-  for (const NamedParameter& parameter : parameters) {
-    const Spec& spec = parameter.value.spec();
-    for (size_t i = 0; i < per_parameter; ++i) {
-      const DType dtype = spec.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-      GM_ASSIGN_OR_RETURN(Tensor zeros, Tensor::Zeros(Spec{spec.shape, dtype, spec.device}));
-      state.push_back(std::move(zeros));
+    started.names.push_back(parameter.name);
+    GM_ASSIGN_OR_RETURN(const Tensor value, parameter.value.Value());
+    const auto [found, is_new] = by_address.emplace(value.data(), parameter.name);
+    if (!is_new) {
+      return InvalidArgument(Name(), ": parameters ", found->second, " and ", parameter.name,
+                             " are one tensor; give it once (Module::trainable does)");
     }
-    decays.push_back(static_cast<float>(weight_decay_));
-    scales.push_back(1);
+    started.decays.push_back(static_cast<float>(weight_decay_));
+    started.scales.push_back(1);
     for (const ParameterGroup& group : groups_) {
       if (!group.matches(parameter.name)) continue;
-      decays.back() = group.weight_decay;
-      scales.back() = group.learning_rate_scale;
+      started.decays.back() = group.weight_decay;
+      started.scales.back() = group.learning_rate_scale;
       break;
     }
   }
-  names_ = std::move(names);
-  state_ = std::move(state);
-  decays_ = std::move(decays);
-  scales_ = std::move(scales);
+  const auto add = [&](const NamedParameter& parameter, const std::string& kind) -> absl::Status {
+    const Spec& spec = parameter.value.spec();
+    const DType dtype = spec.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+    GM_ASSIGN_OR_RETURN(Tensor zeros, Tensor::Zeros(Spec{spec.shape, dtype, spec.device}));
+    started.state.push_back({parameter.name, kind, std::move(zeros)});
+    return absl::OkStatus();
+  };
+  for (const std::string& kind : StateNames()) {
+    for (const NamedParameter& parameter : parameters) GM_RETURN_IF_ERROR(add(parameter, kind));
+  }
+  for (const NamedParameter& parameter : parameters) {
+    if (parameter.value.dtype() == DType::kBf16) GM_RETURN_IF_ERROR(add(parameter, "master"));
+  }
+  return started;
+}
+
+absl::Status Optimizer::CheckNames(absl::Span<const NamedParameter> parameters) const {
+  const std::vector<std::string>& names = started_.names;
+  if (names.size() != parameters.size()) {
+    return InvalidArgument(Name(), ": ", parameters.size(), " parameters, but the state is of ", names.size());
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (names[i] == parameters[i].name) continue;
+    return InvalidArgument(Name(), ": parameter ", i, " is ", parameters[i].name, ", but its state is of ", names[i]);
+  }
   return absl::OkStatus();
 }
 
@@ -72,40 +89,49 @@ absl::Status Optimizer::Apply(absl::Span<const NamedParameter> parameters, absl:
     return InvalidArgument(Name(), ": ", gradients.size(), " gradients for ", parameters.size(), " parameters");
   }
   for (const NamedParameter& parameter : parameters) GM_RETURN_IF_ERROR(parameter.value.status());
-  if (names_.empty()) GM_RETURN_IF_ERROR(Start(parameters));
-  if (names_.size() != parameters.size()) {
-    return InvalidArgument(Name(), ": ", parameters.size(), " parameters, but the state is of ", names_.size());
+  Started fresh;
+  const bool first = started_.names.empty();
+  if (first) {
+    GM_ASSIGN_OR_RETURN(fresh, Start(parameters));
+  } else {
+    GM_RETURN_IF_ERROR(CheckNames(parameters));
   }
-  const size_t per_parameter = StateNames().size();
+  const Started& started = first ? fresh : started_;
+
   const Device device = parameters[0].value.device();
   GM_ASSIGN_OR_RETURN(const Tensor control_values,
                       Tensor::From(std::vector<double>{learning_rate_ * control.learning_rate_factor,
                                                        static_cast<double>(steps_ + 1), control.gradient_scale},
                                    {3}, device));
-  std::vector<Tensor> inputs{control_values};
   std::vector<Tensor> outputs;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (names_[i] != parameters[i].name) {
-      return InvalidArgument(Name(), ": parameter ", i, " is ", parameters[i].name, ", but its state is of ",
-                             names_[i]);
-    }
-    GM_ASSIGN_OR_RETURN(Tensor value, parameters[i].value.Value());
-    absl::StatusOr<Tensor> gradient = gradients[i].Value();
-    if (!gradient.ok()) return Annotate(gradient.status(), Name(), ": the gradient of ", names_[i], ": ");
-    inputs.push_back(value);
-    inputs.push_back(*std::move(gradient));
+  for (const NamedParameter& parameter : parameters) {
+    GM_ASSIGN_OR_RETURN(Tensor value, parameter.value.Value());
     outputs.push_back(std::move(value));
-    for (size_t s = 0; s < per_parameter; ++s) {
-      inputs.push_back(state_[i * per_parameter + s]);
-      outputs.push_back(state_[i * per_parameter + s]);
-    }
   }
-  const Op op = UpdateOp(decays_, scales_);
+  for (const State& state : started.state) outputs.push_back(state.value);
+
+  std::vector<Tensor> inputs{control_values};
+  inputs.insert(inputs.end(), outputs.begin(), outputs.end());
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    absl::StatusOr<Tensor> gradient = gradients[i].Value();
+    if (!gradient.ok()) return Annotate(gradient.status(), Name(), ": the gradient of ", parameters[i].name, ": ");
+    const bool is_updated = std::any_of(outputs.begin(), outputs.end(), [&](const Tensor& output) {
+      return output.buffer() == gradient->buffer();  // a parameter as a gradient: it would change while it is read
+    });
+    if (is_updated) {
+      GM_ASSIGN_OR_RETURN(Tensor copy, Tensor::Empty(gradient->spec()));
+      GM_RETURN_IF_ERROR(copy.CopyFrom(*gradient));
+      gradient = std::move(copy);
+    }
+    inputs.insert(inputs.begin() + static_cast<int64_t>(1 + parameters.size() + i), *std::move(gradient));
+  }
+  const Op op = UpdateOp(started.decays, started.scales);
   std::vector<Spec> specs;
   for (const Tensor& input : inputs) specs.push_back(input.spec());
   GM_RETURN_IF_ERROR(Infer(op, specs).status());
   GM_RETURN_IF_ERROR(Execute(op, inputs, absl::MakeSpan(outputs), Stream::Default(device)));
   for (const Tensor& output : outputs) output.buffer()->MarkWritten();
+  if (first) started_ = std::move(fresh);
   ++steps_;
   return absl::OkStatus();
 }

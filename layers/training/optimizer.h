@@ -39,16 +39,23 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // One step: parameters are changed in place. `gradients` as Grad gives them for the same parameters. The first call
-  // makes the state; later calls must name the same parameters. An error leaves everything as it was.
+  // One step: parameters are changed in place. `gradients` as Grad gives them for the same parameters, in the
+  // parameter's dtype or, of bf16 ones, in f32. The first call makes the state; later calls must name the same
+  // parameters. An error leaves everything as it was.
   absl::Status Apply(absl::Span<const NamedParameter> parameters, absl::Span<const Var> gradients,
                      const UpdateControl& control = {});
 
   double learning_rate() const { return learning_rate_; }  // before schedule and groups
   int64_t steps() const { return steps_; }                 // taken so far
-  // Per parameter, in Apply's order, StateNames().size() tensors each.
-  const std::vector<Tensor>& state() const { return state_; }
-  virtual std::vector<std::string> StateNames() const = 0;  // "exp_avg", ...
+  // Each kind of state for all parameters in Apply's order; then the f32 "master" of each bf16 parameter (op.h). Empty
+  // before the first step.
+  struct State {
+    std::string parameter;
+    std::string kind;
+    Tensor value;
+  };
+  const std::vector<State>& state() const { return started_.state; }
+  virtual std::vector<std::string> StateNames() const = 0;  // the kinds but "master": "exp_avg", ...
   // Named so that messages and model files can tell.
   virtual std::string Name() const = 0;
 
@@ -65,15 +72,20 @@ class Optimizer {
   virtual absl::Status Check() const = 0;
 
  private:
-  absl::Status Start(absl::Span<const NamedParameter> parameters);
+  // What the first Apply makes and later ones go by.
+  struct Started {
+    std::vector<std::string> names;  // of the parameters that the state belongs to
+    std::vector<State> state;
+    std::vector<float> decays;
+    std::vector<float> scales;
+  };
+  absl::StatusOr<Started> Start(absl::Span<const NamedParameter> parameters) const;
+  absl::Status CheckNames(absl::Span<const NamedParameter> parameters) const;
 
   double learning_rate_;
   double weight_decay_;
   std::vector<ParameterGroup> groups_;
-  std::vector<std::string> names_;  // of the parameters that the state belongs to
-  std::vector<Tensor> state_;
-  std::vector<float> decays_;
-  std::vector<float> scales_;
+  Started started_;
   int64_t steps_ = 0;
 };
 

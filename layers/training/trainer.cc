@@ -22,7 +22,8 @@ class Stopwatch {
 };
 
 // Samples [start, stop) of every field.
-absl::StatusOr<std::vector<Field>> Rows(absl::Span<const Field> fields, int64_t start, int64_t stop) {
+absl::StatusOr<std::vector<Field>> Rows(absl::Span<const Field> fields, int64_t start, int64_t stop, Caller caller) {
+  const CallerScope scope(caller);
   std::vector<Field> rows;
   for (const Field& field : fields) {
     if (start == 0 && stop == field.values.shape()[0]) {
@@ -43,11 +44,16 @@ struct Total {
   std::vector<Var> gradients;
 };
 
-void AddTo(Var& sum, const Var& part) { sum = sum.node() == nullptr ? part : sum + part; }
+// In f32 at least: bf16 sums of many micro-batches would lose the last ones.
+void AddTo(Var& sum, const Var& part) {
+  const Var wide = part.dtype() == DType::kBf16 ? Cast(part, DType::kF32) : part;
+  sum = sum.node() == nullptr ? wide : sum + wide;
+}
 
 // `loss` with the count it has, or that of its samples.
-Loss Counted(Loss loss, int64_t samples) {
+Loss Counted(Loss loss, int64_t samples, Caller caller) {
   if (loss.count.node() != nullptr) return loss;
+  const CallerScope scope(caller);
   const Var mean = loss.sum.dtype() == DType::kBf16 ? Cast(loss.sum, DType::kF32) : loss.sum;
   const Var count = Fill({}, static_cast<double>(samples), mean.dtype(), mean.device());
   return Loss(mean * static_cast<double>(samples), count);
@@ -118,7 +124,7 @@ absl::Status Trainer::Validate(const Batch& batch) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepReport> Trainer::Step(const Batch& batch) {
+absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   const Stopwatch watch;
   GM_RETURN_IF_ERROR(Validate(batch));
   const CheckNumericsScope check(options_.check_numerics || CheckNumericsEnabled());
@@ -126,11 +132,12 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch) {
   total.gradients.resize(values_.size());
   for (int64_t start = 0; start < batch.samples; start += options_.micro_batch) {
     const int64_t stop = std::min(batch.samples, start + options_.micro_batch);
-    GM_ASSIGN_OR_RETURN(const std::vector<Field> rows, Rows(batch.fields, start, stop));
+    GM_ASSIGN_OR_RETURN(const std::vector<Field> rows, Rows(batch.fields, start, stop, caller));
     const TrainingScope training({options_.seed, steps_, batch.rank_offset + start, stop - start});
-    const Loss loss = Counted(loss_(Inputs(rows, device_)), stop - start);
-    const std::vector<Var> gradients = Grad(loss.sum, values_);
+    const Loss loss = Counted(loss_(Inputs(rows, device_)), stop - start, caller);
+    const std::vector<Var> gradients = Grad(loss.sum, values_, {}, caller);
     const NoGradScope no_grad;
+    const CallerScope scope(caller);
     AddTo(total.sum, loss.sum.Detach());
     AddTo(total.count, loss.count.Detach());
     for (size_t i = 0; i < gradients.size(); ++i) {
@@ -140,7 +147,7 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch) {
   }
   GM_ASSIGN_OR_RETURN(const double sum, total.sum.Item());
   GM_ASSIGN_OR_RETURN(const double count, total.count.Item());
-  GM_ASSIGN_OR_RETURN(const double norm_of_sum, Apply1(op::GlobalNorm{}, total.gradients, Caller::Here()).Item());
+  GM_ASSIGN_OR_RETURN(const double norm_of_sum, Apply1(op::GlobalNorm{}, total.gradients, caller).Item());
 
   UpdateControl control{options_.schedule.Factor(steps_), count > 0 ? 1 / count : 1};
   StepReport report;
@@ -164,7 +171,7 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch) {
   return report;
 }
 
-absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset) const {
+absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset, Caller caller) const {
   const Stopwatch watch;
   const NoGradScope no_grad;
   Evaluation evaluation;
@@ -174,7 +181,7 @@ absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset) const {
   GM_ASSIGN_OR_RETURN(Loader loader, Loader::Create(dataset, {.global_batch = size, .shuffle = false}));
   for (const Batch& batch : loader) {
     GM_RETURN_IF_ERROR(batch.status);
-    const Loss loss = Counted(loss_(Inputs(batch.fields, device_)), batch.samples);
+    const Loss loss = Counted(loss_(Inputs(batch.fields, device_)), batch.samples, caller);
     GM_ASSIGN_OR_RETURN(const double part, loss.sum.Item());
     GM_ASSIGN_OR_RETURN(const double part_count, loss.count.Item());
     sum += part;
@@ -187,29 +194,33 @@ absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset) const {
 }
 
 absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset, int64_t batch_size,
-                                              Device device, absl::string_view label) {
+                                              Device device, absl::string_view label, Caller caller) {
   const Stopwatch watch;
   const NoGradScope no_grad;
   Evaluation evaluation;
   double loss_sum = 0;
+  double count = 0;
   double correct = 0;
   GM_ASSIGN_OR_RETURN(
       Loader loader, Loader::Create(dataset, {.global_batch = std::min(batch_size, dataset.size()), .shuffle = false}));
   for (const Batch& batch : loader) {
     GM_RETURN_IF_ERROR(batch.status);
     const Inputs inputs(batch.fields, device);
-    const Var labels = Cast(inputs[label], DType::kI64);
     const Var scores = logits(inputs);
-    GM_ASSIGN_OR_RETURN(const double part, CrossEntropy(scores, labels).sum.Item());
+    const CallerScope scope(caller);
+    const Var labels = Cast(inputs[label], DType::kI64);
+    const Loss loss = CrossEntropy(scores, labels);
+    GM_ASSIGN_OR_RETURN(const double part, loss.sum.Item());
+    GM_ASSIGN_OR_RETURN(const double labelled, loss.count.Item());
     const Var hits = Cast(Equal(ArgMax(scores, -1), labels), DType::kI64);
     GM_ASSIGN_OR_RETURN(const double right, Sum(hits).Item());
     loss_sum += part;
+    count += labelled;
     correct += right;
     evaluation.samples += batch.samples;
   }
-  const double samples = static_cast<double>(std::max<int64_t>(evaluation.samples, 1));
-  evaluation.loss = loss_sum / samples;
-  evaluation.accuracy = correct / samples;
+  evaluation.loss = count > 0 ? loss_sum / count : 0;
+  evaluation.accuracy = count > 0 ? correct / count : 0;
   evaluation.seconds = watch.Seconds();
   return evaluation;
 }

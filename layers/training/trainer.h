@@ -79,10 +79,10 @@ class Trainer {
   // One optimizer step. The error of the batch, of an op (with its line) or of the optimizer; after an error weights
   // and optimizer are as before. A batch without samples is refused.
   absl::Status Validate(const Batch& batch) const;
-  absl::StatusOr<StepReport> Step(const Batch& batch);
+  absl::StatusOr<StepReport> Step(const Batch& batch, Caller caller = Caller::Here());
 
   // The mean loss over a data set, in micro-batches, in evaluation mode and without gradients.
-  absl::StatusOr<Evaluation> Evaluate(const Dataset& dataset) const;
+  absl::StatusOr<Evaluation> Evaluate(const Dataset& dataset, Caller caller = Caller::Here()) const;
 
   int64_t steps() const { return steps_; }
   const Optimizer& optimizer() const { return *optimizer_; }
@@ -102,8 +102,10 @@ class Trainer {
 };
 
 // Mean cross-entropy and the share of samples whose largest logit is their label, over a data set with field "label"
-// (or `label`), `batch` samples at a time, in evaluation mode.
+// (or `label`), `batch` samples at a time, in evaluation mode. Labels of -100 (CrossEntropyOptions::ignore_index) do
+// not count.
 absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset, int64_t batch,
-                                              Device device = {}, absl::string_view label = "label");
+                                              Device device = {}, absl::string_view label = "label",
+                                              Caller caller = Caller::Here());
 
 }  // namespace gemmill

@@ -1,6 +1,7 @@
 // Sgd and AdamW: one parallel pass over the elements of all parameters together, so that many small tensors cost what
 // one large one does. State and arithmetic are f32 (f64 for f64 weights); what depends on the step alone is f64.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -12,8 +13,8 @@
 namespace gemmill::cpu {
 namespace {
 
-constexpr int64_t kBlock =
-    2048;                      // elements updated at a time: what is copied for an output apart stays in the L1 cache
+// Elements updated at a time: what is copied for an output apart stays in the L1 cache.
+constexpr int64_t kBlock = 2048;
 constexpr double kCost = 0.7;  // nanoseconds an element
 
 // A parameter's place in the concatenation of all.
@@ -21,16 +22,20 @@ struct Parameter {
   int64_t begin = 0;
   int64_t end = 0;
   DType dtype = DType::kF32;
+  DType gradient = DType::kF32;
+  size_t master = 0;  // of a bf16 weight: which of the masters is its own
 };
 
-// Parameter i's tensors start at input 1 + i * `stride`, its weight first.
-std::vector<Parameter> Concatenate(Specs in, size_t stride) {
+std::vector<Parameter> Concatenate(Specs in, size_t count) {
   std::vector<Parameter> parameters;
   int64_t end = 0;
-  for (size_t i = 1; i < in.size(); i += stride) {
+  size_t masters = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const Spec& weight = in[1 + i];
     const int64_t begin = end;
-    end += in[i].num_elements();
-    parameters.push_back({begin, end, in[i].dtype});
+    end += weight.num_elements();
+    parameters.push_back({begin, end, weight.dtype, in[1 + count + i].dtype, masters});
+    if (weight.dtype == DType::kBf16) ++masters;
   }
   return parameters;
 }
@@ -49,15 +54,6 @@ void ForEachBlock(const std::vector<Parameter>& parameters, const Body& body) {
       }
     }
   });
-}
-
-// Output `o` from `offset` on, holding what input `i` holds there: the updates below work in place.
-template <typename T>
-T* InPlace(const KernelArguments& arguments, size_t i, size_t o, int64_t offset, int64_t count) {
-  const T* from = arguments.in<T>(i) + offset;
-  T* to = arguments.out<T>(o) + offset;
-  if (to != from) std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
-  return to;
 }
 
 // The `control` input.
@@ -79,24 +75,22 @@ struct SgdFactors {
   C momentum;
 };
 
-template <typename T, typename C = ComputeType<T>>
-void SgdPlain(const SgdFactors<C>& factors, T* __restrict w, const T* __restrict g, int64_t count) {
+template <typename C, typename G>
+void SgdPlain(const SgdFactors<C>& factors, C* __restrict w, const G* __restrict g, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
-    const C weight = Load(w[i]);
-    const C gradient = Load(g[i]) * factors.gradient_scale + weight * factors.weight_decay;
-    w[i] = Store<T>(weight - factors.learning_rate * gradient);
+    const C gradient = Load(g[i]) * factors.gradient_scale + w[i] * factors.weight_decay;
+    w[i] = w[i] - factors.learning_rate * gradient;
   }
 }
 
-template <bool kNesterov, typename T, typename C = ComputeType<T>>
-void SgdMomentum(const SgdFactors<C>& factors, T* __restrict w, const T* __restrict g, C* __restrict v, int64_t count) {
+template <bool kNesterov, typename C, typename G>
+void SgdMomentum(const SgdFactors<C>& factors, C* __restrict w, const G* __restrict g, C* __restrict v, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
-    const C weight = Load(w[i]);
-    const C gradient = Load(g[i]) * factors.gradient_scale + weight * factors.weight_decay;
+    const C gradient = Load(g[i]) * factors.gradient_scale + w[i] * factors.weight_decay;
     const C velocity = factors.momentum * v[i] + gradient;
     v[i] = velocity;
     const C direction = kNesterov ? gradient + factors.momentum * velocity : velocity;
-    w[i] = Store<T>(weight - factors.learning_rate * direction);
+    w[i] = w[i] - factors.learning_rate * direction;
   }
 }
 
@@ -111,8 +105,8 @@ struct AdamWFactors {
   C epsilon;
 };
 
-template <typename T, typename C = ComputeType<T>>
-void AdamWUpdate(const AdamWFactors<C>& factors, T* __restrict w, const T* __restrict g, C* __restrict m,
+template <typename C, typename G>
+void AdamWUpdate(const AdamWFactors<C>& factors, C* __restrict w, const G* __restrict g, C* __restrict m,
                  C* __restrict v, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const C gradient = Load(g[i]) * factors.gradient_scale;
@@ -121,68 +115,109 @@ void AdamWUpdate(const AdamWFactors<C>& factors, T* __restrict w, const T* __res
     m[i] = first;
     v[i] = second;
     const C denominator = std::sqrt(second) * factors.rsqrt_correction2 + factors.epsilon;
-    w[i] = Store<T>(Load(w[i]) * factors.decay - factors.step_size * (first / denominator));
+    w[i] = w[i] * factors.decay - factors.step_size * (first / denominator);
   }
+}
+
+// Output `o` from `offset` on, holding what input `i` holds there: updates work in place.
+template <typename T>
+T* InPlace(const KernelArguments& arguments, size_t i, size_t o, int64_t offset, int64_t count) {
+  const T* from = arguments.in<T>(i) + offset;
+  T* to = arguments.out<T>(o) + offset;
+  if (to != from) std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+  return to;
+}
+
+// The tensors of a block of one parameter: kStates of state.
+template <typename C, size_t kStates>
+struct Block {
+  C* weight;
+  std::array<C*, kStates> state;
+};
+
+// The kernel of an update of `count` parameters. make_factors(control) gives a function from a TypeTag<C> and a
+// parameter's number to its factors; update(factors, block, gradients, n) changes a block in place.
+template <size_t kStates, typename MakeFactors, typename Update>
+Kernel UpdateKernel(Specs in, size_t count, const MakeFactors& make_factors, const Update& update) {
+  return Kernel{[=, parameters = Concatenate(in, count)](const KernelArguments& arguments, Stream&) {
+    const auto factors_of = make_factors(Control(arguments));
+    ForEachBlock(parameters, [&](size_t i, int64_t offset, int64_t n) {
+      const Parameter& parameter = parameters[i];
+      const auto run = [&]<typename C, typename G>(TypeTag<C> tag, TypeTag<G>, C* weight) {
+        Block<C, kStates> block{weight, {}};
+        size_t o = i;
+        for (C*& state : block.state) {
+          o += count;
+          state = InPlace<C>(arguments, 1 + count + o, o, offset, n);
+        }
+        update(factors_of(tag, i), block, arguments.in<G>(1 + count + i) + offset, n);
+      };
+      if (parameter.dtype == DType::kF64) {
+        return run(TypeTag<double>(), TypeTag<double>(), InPlace<double>(arguments, 1 + i, i, offset, n));
+      }
+      if (parameter.dtype == DType::kF32) {
+        return run(TypeTag<float>(), TypeTag<float>(), InPlace<float>(arguments, 1 + i, i, offset, n));
+      }
+      const size_t o = (kStates + 1) * count + parameter.master;
+      float* master = InPlace<float>(arguments, 1 + count + o, o, offset, n);
+      bf16* weight = InPlace<bf16>(arguments, 1 + i, i, offset, n);
+      for (int64_t j = 0; j < n; ++j) master[j] = bf16(master[j]).bits == weight[j].bits ? master[j] : Load(weight[j]);
+      if (parameter.gradient == DType::kF32) {
+        run(TypeTag<float>(), TypeTag<float>(), master);
+      } else {
+        run(TypeTag<float>(), TypeTag<bf16>(), master);
+      }
+      for (int64_t j = 0; j < n; ++j) weight[j] = Store<bf16>(master[j]);
+    });
+    return absl::OkStatus();
+  }};
 }
 
 }  // namespace
 
 absl::StatusOr<Kernel> Prepare(const op::Sgd& op, Specs in, Specs) {
-  const size_t inputs = op.momentum == 0 ? 2 : 3;
-  return Kernel{[op, inputs, parameters = Concatenate(in, inputs)](const KernelArguments& arguments, Stream&) {
-    const Control control(arguments);
-    ForEachBlock(parameters, [&](size_t i, int64_t offset, int64_t count) {
-      DispatchFloating(parameters[i].dtype, [&](auto tag) {
-        using T = typename decltype(tag)::Type;
-        using C = ComputeType<T>;
-        const SgdFactors<C> factors{.gradient_scale = static_cast<C>(control.gradient_scale),
-                                    .learning_rate = static_cast<C>(control.learning_rate * op.learning_rate_scale[i]),
-                                    .weight_decay = static_cast<C>(op.weight_decay[i]),
-                                    .momentum = static_cast<C>(op.momentum)};
-        const size_t first_in = 1 + i * inputs;
-        const size_t first_out = i * (inputs - 1);
-        T* w = InPlace<T>(arguments, first_in, first_out, offset, count);
-        const T* g = arguments.in<T>(first_in + 1) + offset;
-        if (inputs == 2) return SgdPlain(factors, w, g, count);
-        C* v = InPlace<C>(arguments, first_in + 2, first_out + 1, offset, count);
-        op.nesterov ? SgdMomentum<true>(factors, w, g, v, count) : SgdMomentum<false>(factors, w, g, v, count);
-      });
+  const auto factors = [op](const Control& control) {
+    return [&op, control]<typename C>(TypeTag<C>, size_t i) {
+      return SgdFactors<C>{.gradient_scale = static_cast<C>(control.gradient_scale),
+                           .learning_rate = static_cast<C>(control.learning_rate * op.learning_rate_scale[i]),
+                           .weight_decay = static_cast<C>(op.weight_decay[i]),
+                           .momentum = static_cast<C>(op.momentum)};
+    };
+  };
+  const size_t count = op.weight_decay.size();
+  if (op.momentum == 0) {
+    return UpdateKernel<0>(in, count, factors, [](const auto& by, const auto& block, const auto* g, int64_t n) {
+      SgdPlain(by, block.weight, g, n);
     });
-    return absl::OkStatus();
-  }};
+  }
+  return UpdateKernel<1>(in, count, factors,
+                         [nesterov = op.nesterov](const auto& by, const auto& block, const auto* g, int64_t n) {
+                           nesterov ? SgdMomentum<true>(by, block.weight, g, block.state[0], n)
+                                    : SgdMomentum<false>(by, block.weight, g, block.state[0], n);
+                         });
 }
 
 absl::StatusOr<Kernel> Prepare(const op::AdamW& op, Specs in, Specs) {
-  return Kernel{[op, parameters = Concatenate(in, 4)](const KernelArguments& arguments, Stream&) {
-    const Control control(arguments);
-    const double beta1 = op.beta1;
-    const double beta2 = op.beta2;
-    const double correction1 = 1 - std::pow(beta1, control.step);
-    const double correction2 = 1 - std::pow(beta2, control.step);
-    ForEachBlock(parameters, [&](size_t i, int64_t offset, int64_t count) {
-      DispatchFloating(parameters[i].dtype, [&](auto tag) {
-        using T = typename decltype(tag)::Type;
-        using C = ComputeType<T>;
-        const double learning_rate = control.learning_rate * op.learning_rate_scale[i];
-        const AdamWFactors<C> factors{.gradient_scale = static_cast<C>(control.gradient_scale),
-                                      .decay = static_cast<C>(1 - learning_rate * op.weight_decay[i]),
-                                      .step_size = static_cast<C>(learning_rate / correction1),
-                                      .beta1 = static_cast<C>(beta1),
-                                      .one_minus_beta1 = static_cast<C>(1 - beta1),
-                                      .beta2 = static_cast<C>(beta2),
-                                      .one_minus_beta2 = static_cast<C>(1 - beta2),
-                                      .rsqrt_correction2 = static_cast<C>(1 / std::sqrt(correction2)),
-                                      .epsilon = static_cast<C>(op.epsilon)};
-        const size_t first_in = 1 + i * 4;
-        const size_t first_out = i * 3;
-        AdamWUpdate(factors, InPlace<T>(arguments, first_in, first_out, offset, count),
-                    arguments.in<T>(first_in + 1) + offset,
-                    InPlace<C>(arguments, first_in + 2, first_out + 1, offset, count),
-                    InPlace<C>(arguments, first_in + 3, first_out + 2, offset, count), count);
-      });
-    });
-    return absl::OkStatus();
-  }};
+  const auto factors = [op](const Control& control) {
+    const double correction1 = 1 - std::pow(static_cast<double>(op.beta1), control.step);
+    const double correction2 = 1 - std::pow(static_cast<double>(op.beta2), control.step);
+    return [&op, control, correction1, correction2]<typename C>(TypeTag<C>, size_t i) {
+      const double learning_rate = control.learning_rate * op.learning_rate_scale[i];
+      return AdamWFactors<C>{.gradient_scale = static_cast<C>(control.gradient_scale),
+                             .decay = static_cast<C>(1 - learning_rate * op.weight_decay[i]),
+                             .step_size = static_cast<C>(learning_rate / correction1),
+                             .beta1 = static_cast<C>(op.beta1),
+                             .one_minus_beta1 = static_cast<C>(1 - static_cast<double>(op.beta1)),
+                             .beta2 = static_cast<C>(op.beta2),
+                             .one_minus_beta2 = static_cast<C>(1 - static_cast<double>(op.beta2)),
+                             .rsqrt_correction2 = static_cast<C>(1 / std::sqrt(correction2)),
+                             .epsilon = static_cast<C>(op.epsilon)};
+    };
+  };
+  return UpdateKernel<2>(in, op.weight_decay.size(), factors,
+                         [](const auto& by, const auto& block, const auto* g, int64_t n) {
+                           AdamWUpdate(by, block.weight, g, block.state[0], block.state[1], n);
+                         });
 }
 
 }  // namespace gemmill::cpu

@@ -292,37 +292,39 @@ absl::StatusOr<Kernel> Prepare(const op::GlobalNorm&, Specs in, Specs) {
   constexpr int64_t kPiece = 1 << 15;
   // Each tensor is cut in pieces, whose sums are added in order.
   struct Piece {
+    double (*sum)(const void* x, int64_t begin, int64_t end);
     size_t input;
     int64_t begin;
     int64_t end;
   };
   std::vector<Piece> pieces;
   for (size_t i = 0; i < in.size(); ++i) {
+    const auto sum = DispatchFloating(in[i].dtype, [](auto tag) {
+      return +[](const void* x, int64_t begin, int64_t end) {
+        return SumOfSquares(static_cast<const typename decltype(tag)::Type*>(x) + begin, end - begin);
+      };
+    });
     const int64_t count = in[i].num_elements();
-    for (int64_t begin = 0; begin < count; begin += kPiece)
-      pieces.push_back({i, begin, std::min(count, begin + kPiece)});
+    for (int64_t begin = 0; begin < count; begin += kPiece) {
+      pieces.push_back({sum, i, begin, std::min(count, begin + kPiece)});
+    }
   }
   const int64_t workspace_bytes = static_cast<int64_t>(pieces.size() * sizeof(double));
-  const DType dtype = in.empty() ? DType::kF32 : in[0].dtype;
-  return DispatchFloating(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    return Kernel{.run =
-                      [pieces = std::move(pieces)](const KernelArguments& args, Stream&) {
-                        double* sums = static_cast<double*>(args.workspace);
-                        const int64_t count = static_cast<int64_t>(pieces.size());
-                        ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
-                          for (int64_t p = begin; p < end; ++p) {
-                            const Piece& piece = pieces[static_cast<size_t>(p)];
-                            sums[p] = SumOfSquares(args.in<T>(piece.input) + piece.begin, piece.end - piece.begin);
-                          }
-                        });
-                        double total = 0;
-                        for (int64_t p = 0; p < count; ++p) total += sums[p];
-                        args.out<float>(0)[0] = static_cast<float>(std::sqrt(total));
-                        return absl::OkStatus();
-                      },
-                  .workspace_bytes = workspace_bytes};
-  });
+  return Kernel{[pieces = std::move(pieces)](const KernelArguments& args, Stream&) {
+                  double* sums = static_cast<double*>(args.workspace);
+                  const int64_t count = static_cast<int64_t>(pieces.size());
+                  ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
+                    for (int64_t p = begin; p < end; ++p) {
+                      const Piece& piece = pieces[static_cast<size_t>(p)];
+                      sums[p] = piece.sum(args.inputs[piece.input], piece.begin, piece.end);
+                    }
+                  });
+                  double total = 0;
+                  for (int64_t p = 0; p < count; ++p) total += sums[p];
+                  args.out<float>(0)[0] = static_cast<float>(std::sqrt(total));
+                  return absl::OkStatus();
+                },
+                workspace_bytes};
 }
 
 }  // namespace gemmill::cpu

@@ -173,5 +173,25 @@ TEST(GradTest, SameBitsInEveryRun) {
   for (size_t i = 2; i < seen.size(); ++i) EXPECT_TRUE(SameBits(seen[i], seen[i % 2])) << i;
 }
 
+// A bf16 sum stands still at 256: 256 + 1 rounds to 256.
+TEST(GradTest, ManyUsesOfABf16VarAddUp) {
+  const Var w = Parameter({1}, {1}, DType::kBf16);
+  Var loss = Sum(w);
+  for (int i = 1; i < 1000; ++i) loss = loss + Sum(w);
+  const Var gradient = Grad(loss, {w})[0];
+  EXPECT_EQ(gradient.dtype(), DType::kBf16);
+  ExpectVar(gradient, {1000});
+}
+
+// What goes wrong in a gradient rule is named by the line of the op whose gradient it is.
+TEST(GradTest, RulesAreNamedByTheLineOfTheirOp) {
+  const Var z = Parameter({1e-30}, {1});
+  const int line = __LINE__ + 1;
+  const Var quotient = Sum(Parameter({1}, {1}) / z);
+  ASSERT_TRUE(quotient.ok());
+  const CheckNumericsScope check;
+  EXPECT_THAT(Message(Grad(quotient, {z})[0]), testing::HasSubstr(Place(__FILE__, line)));
+}
+
 }  // namespace
 }  // namespace gemmill

@@ -173,5 +173,18 @@ TEST(OpsTest, SameNumbersEverywhere) {
   ExpectVar(ScatterAddRows(Constant({1, 2, 3}, {3, 1}), Constant({1, 1, 0}, {3}, DType::kI64), 2), {3, 3});
 }
 
+TEST(OpsTest, NumbersThatAnIntegerCannotHoldAreErrors) {
+  const auto message = [](DType dtype, double number) { return Message(Constant({1}, {1}, dtype) + number); };
+  EXPECT_THAT(message(DType::kI64, 0.5), AllOf(HasSubstr("ops_test.cc:"), HasSubstr("0.5 is no i64")));
+  EXPECT_THAT(message(DType::kU8, -1), HasSubstr("-1 is no u8"));
+  EXPECT_THAT(message(DType::kU8, 256), HasSubstr("256 is no u8"));
+  EXPECT_THAT(message(DType::kI32, 3e9), HasSubstr("3e+09 is no i32"));
+  EXPECT_THAT(message(DType::kI64, 9223372036854775808.0), HasSubstr("is no i64"));
+  EXPECT_THAT(message(DType::kI64, NAN), HasSubstr("nan is no i64"));
+  EXPECT_THAT(Message(Fill({2}, INFINITY, DType::kI32)), HasSubstr("inf is no i32"));
+  ExpectVar(Constant({1}, {1}, DType::kI64) + -9223372036854775808.0, {-9223372036854775807.0});
+  ExpectVar(Constant({1}, {1}, DType::kU8) + 254.0, {255});
+}
+
 }  // namespace
 }  // namespace gemmill

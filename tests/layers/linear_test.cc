@@ -140,5 +140,24 @@ TEST(DropoutLayerTest, Refuses) {
   EXPECT_FALSE(Dropout::Create({.rate = NAN}).ok());
 }
 
+// Two parts of a model that are made alike, dropouts included.
+class TwoParts : public Module {
+ public:
+  TwoParts() : Module() {
+    AddModule("a", a);
+    AddModule("b", b);
+  }
+  Dropout a = Dropout::Create({}).value();
+  Dropout b = Dropout::Create({}).value();
+};
+
+TEST(DropoutTest, PartsOfAModelDropApart) {
+  const TwoParts parts;
+  const TrainingScope training({.seed = 1});
+  const Var ones = Fill({16, 16}, 1);
+  EXPECT_EQ(Read(parts.a(ones)), Read(parts.a(ones)));
+  EXPECT_NE(Read(parts.a(ones)), Read(parts.b(ones)));
+}
+
 }  // namespace
 }  // namespace gemmill

@@ -163,5 +163,24 @@ TEST(MicroBatchTest, CountsOfBf16LossesAreExact) {
   }
 }
 
+class OneWeight : public Module {
+ public:
+  OneWeight() { weight = AddParameter("weight", Var::Parameter(MakeTensor({1}, {1}, DType::kBf16))); }
+  Var weight;
+};
+
+// A bf16 sum of 1,000 gradients of 1 would stand still at 256.
+TEST(MicroBatchTest, GradientsOfBf16AddUp) {
+  const OneWeight model;
+  const auto loss = [&](const Inputs& in) { return Loss(Sum(model.weight * Cast(in["x"], DType::kBf16))); };
+  Trainer trainer =
+      Trainer::Create(model, Sgd({.learning_rate = 0.5}), loss, {.global_batch = 1000, .micro_batch = 1}).value();
+  Batch batch;
+  batch.samples = 1000;
+  batch.fields = {{"x", MakeTensor(std::vector<double>(1000, 1), {1000, 1})}};
+  EXPECT_EQ(MustStep(trainer, batch).gradient_norm, 1);
+  EXPECT_EQ(ReadOne(model.weight), 0.5);
+}
+
 }  // namespace
 }  // namespace gemmill

@@ -30,7 +30,7 @@ Batch WithLabel(Batch batch, double label) {
 
 std::vector<std::vector<double>> StateOf(const Trainer& trainer) {
   std::vector<std::vector<double>> state;
-  for (const Tensor& tensor : trainer.optimizer().state()) state.push_back(Doubles(tensor));
+  for (const auto& part : trainer.optimizer().state()) state.push_back(Doubles(part.value));
   return state;
 }
 
@@ -277,6 +277,21 @@ TEST_F(TrainerTest, EvaluationIsTheMeanOverAllSamples) {
   EXPECT_EQ(Snapshot(model), before);
   EXPECT_FALSE(EvaluateClassifier([&](const Inputs& in) { return model(in["y"]); }, dataset, 8).ok());
   EXPECT_FALSE(EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, dataset, 0).ok());
+}
+
+TEST_F(TrainerTest, EvaluationLeavesOutIgnoredLabels) {
+  const Mlp model = Classifier(0);
+  Batch all = ClassificationBatch(8, 5);
+  std::vector<double> labels = Doubles(all.fields[1].values);
+  const Var logits = model(Var(all.fields[0].values));
+  const std::vector<double> best = Read(ArgMax(logits));
+  for (size_t i = 0; i < labels.size(); ++i) labels[i] = i < 2 ? best[i] : -100;
+  all.fields[1].values = MakeTensor(labels, {8}, DType::kI64);
+  const Evaluation evaluation =
+      EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, Dataset::Create(all.fields).value(), 3)
+          .value();
+  EXPECT_EQ(evaluation.accuracy, 1);
+  EXPECT_NEAR(evaluation.loss, ReadOne(CrossEntropy(logits, Var(all.fields[1].values))), 1e-6);
 }
 
 }  // namespace

@@ -33,24 +33,46 @@ namespace {
 
 Argument Control() { return Fixed(DType::kF64, {3}, {0.01, 1, 0.5}); }
 
+// `op` on two parameters with `states` kinds of state, and on an empty one; bf16 weights have masters besides.
+template <typename Update>
+Samples UpdateSamples(const Update& op, const Update& op_of_one, size_t states) {
+  Samples samples;
+  for (const bool masters : {false, true}) {
+    Sample two{op, {Control(), Value({2, 3}), Value({1}), Value({2, 3}, -1, 1, 2), Value({1})}};
+    Sample empty{op_of_one, {Control(), Value({0}), Value({0})}};
+    for (size_t s = 0; s < states; ++s) {
+      two.inputs.push_back(Wide({2, 3}, 0.1, 1, 3));
+      two.inputs.push_back(Wide({1}, 0.1, 1, 4));
+      empty.inputs.push_back(Wide({0}));
+    }
+    if (masters) {
+      two.inputs.push_back(Wide({2, 3}));
+      two.inputs.push_back(Wide({1}));
+      empty.inputs.push_back(Wide({0}));
+    }
+    for (Sample* sample : {&two, &empty}) {
+      sample->dtypes = masters ? std::vector<DType>{DType::kBf16} : std::vector<DType>{DType::kF32, DType::kF64};
+      samples.push_back(*sample);
+    }
+  }
+  return samples;
+}
+
 }  // namespace
 
 Samples SamplesOf(For<op::Sgd>) {
-  return {
-      {op::Sgd{0, false, {0.1f, 0}, {1, 0.5f}},
-       {Control(), Value({2, 3}), Value({2, 3}, -1, 1, 2), Value({1}), Value({1})}},
-      {op::Sgd{0.9f, true, {0.1f}, {1}}, {Control(), Value({4}), Value({4}, -1, 1, 2), Wide({4}, -1, 1, 3)}},
-      {op::Sgd{0.9f, false, {0}, {1}}, {Control(), Value({0}), Value({0}), Wide({0})}},
-  };
+  Samples samples = UpdateSamples(op::Sgd{0, false, {0.1f, 0}, {1, 0.5f}}, op::Sgd{0, false, {0}, {1}}, 0);
+  for (const bool nesterov : {false, true}) {
+    for (Sample& sample :
+         UpdateSamples(op::Sgd{0.9f, nesterov, {0.1f, 0}, {1, 0.5f}}, op::Sgd{0.9f, nesterov, {0}, {1}}, 1)) {
+      samples.push_back(std::move(sample));
+    }
+  }
+  return samples;
 }
 
 Samples SamplesOf(For<op::AdamW>) {
-  return {
-      {op::AdamW{0.9f, 0.99f, 1e-8f, {0.1f, 0}, {1, 2}},
-       {Control(), Value({2, 3}), Value({2, 3}, -1, 1, 2), Wide({2, 3}, -1, 1, 3), Wide({2, 3}, 0.1, 1, 4), Value({1}),
-        Value({1}), Wide({1}), Wide({1}, 0.1, 1)}},
-      {op::AdamW{0.9f, 0.99f, 1e-8f, {0}, {1}}, {Control(), Value({0}), Value({0}), Wide({0}), Wide({0})}},
-  };
+  return UpdateSamples(op::AdamW{0.9f, 0.99f, 1e-8f, {0.1f, 0}, {1, 2}}, op::AdamW{0.9f, 0.99f, 1e-8f, {0}, {1}}, 2);
 }
 
 }  // namespace gemmill

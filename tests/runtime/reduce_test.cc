@@ -218,6 +218,9 @@ TEST(GlobalNorm, AddsTheSquaresOfAllInputs) {
     }
     EXPECT_EQ(results[0], results[1]);
   }
+  EXPECT_EQ(Doubles(RunOp(op::GlobalNorm{}, {MakeTensor({2}, {1}, DType::kBf16), MakeTensor({6}, {1}, DType::kF64),
+                                             MakeTensor({9}, {1})})[0])[0],
+            11);
   EXPECT_TRUE(std::isnan(Doubles(RunOp(op::GlobalNorm{}, {MakeTensor({1, kNan}, {2})})[0])[0]));
 }
 
