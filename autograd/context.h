@@ -7,28 +7,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "gemmill/runtime/origin.h"
 
 namespace gemmill {
-
-// A place in the user's source, captured by default arguments.
-struct Caller {
-  const char* file = "";
-  int line = 0;
-  static Caller Here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
-  std::string ToString() const;  // "train.cc:12"
-};
-
-// Which GEMM of a layer an op is (README, "architecture").
-enum class GemmRole : uint8_t { kForward, kDgrad, kWgrad };
-const char* RoleName(GemmRole role);
-
-// Where an op came from: reports and errors name it.
-struct Origin {
-  std::string layer;  // "mlp.fc1"; empty outside any layer
-  GemmRole role = GemmRole::kForward;
-  Caller caller;
-  std::string ToString() const;  // "train.cc:12, layer mlp.fc1"
-};
 
 // Ops inside have no gradient: values only, and nothing is kept for a backward pass.
 class NoGradScope {
@@ -42,31 +23,6 @@ class NoGradScope {
   bool before_;
 };
 bool GradEnabled();
-
-// What random ops of a training step draw from. The mask of a Dropout depends on these and on the position of a sample
-// in the global batch, never on how the batch was split.
-struct RandomInputs {
-  uint64_t seed = 0;
-  int64_t step = 0;
-  int64_t first_sample = 0;  // the position in the global batch of this micro-batch's first sample
-  int64_t samples = 0;       // of this micro-batch; 0 takes dimension 0 of what is dropped
-};
-
-// Training mode: Dropout drops. Outside of any TrainingScope ops are in evaluation mode, and Dropout is the identity.
-class TrainingScope {
- public:
-  explicit TrainingScope(const RandomInputs& random);
-  ~TrainingScope();
-  TrainingScope(const TrainingScope&) = delete;
-  TrainingScope& operator=(const TrainingScope&) = delete;
-
- private:
-  friend const RandomInputs* TrainingRandom();
-  RandomInputs random_;
-  const TrainingScope* before_;
-};
-// The innermost TrainingScope's; null in evaluation mode.
-const RandomInputs* TrainingRandom();
 
 // Ops inside belong to layer `name`, within the layers around it.
 class LayerScope {

@@ -113,7 +113,8 @@ class Backward {
     for (size_t i = 0; i < site.in.size(); ++i) {
       const Var& input = site.in[i];
       site.wants.push_back(input.requires_grad() && leads_.contains(input.node().get()));
-      if (input.node()->values[input.output()].buffer()->version() != node->input_versions[i]) {
+      if (!node->input_versions.empty() &&
+          input.node()->values[input.output()].buffer()->version() != node->input_versions[i]) {
         return absl::FailedPreconditionError(
             absl::StrCat(node->origin.ToString(), ": input ", i, " of ", OpName(*node->op),
                          " was changed in place (an optimizer step?) since it was used; compute the loss again"));

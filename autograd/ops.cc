@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gemmill/autograd/training_scope.h"
 
 namespace gemmill {
 namespace {
@@ -216,16 +217,12 @@ SumAndCount CrossEntropySum(Located logits, const Var& labels, const CrossEntrop
 }
 
 Var ApplyDropout(Located x, const DropoutOptions& options) {
-  const RandomInputs* random = TrainingRandom();
+  const RandomVars* random = TrainingRandom();
   if (random == nullptr || !x.var.ok()) return x.var;
   if (x.var.spec().rank() == 0) return Fail(x, InvalidArgument("Dropout: takes at least 1 dimension, got a scalar"));
   const Shape& shape = x.var.shape();
   int64_t rows = 1;
   for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
-  const Device device = x.var.device();
-  absl::StatusOr<Tensor> key =
-      Tensor::From(std::vector<int64_t>{static_cast<int64_t>(random->seed), random->step}, {2}, device);
-  if (!key.ok()) return Fail(x, key.status());
   Var index;
   if (options.index.has_value()) {
     index = *options.index;
@@ -236,10 +233,11 @@ Var ApplyDropout(Located x, const DropoutOptions& options) {
           x, InvalidArgument("Dropout: the ", rows, " rows of ", x.var.spec().ToString(), " are not a multiple of the ",
                              samples, " samples of the batch; give DropoutOptions::index"));
     }
-    const int64_t first_row = random->first_sample * (rows / samples);
-    index = Iota(rows, device, x.caller) + static_cast<double>(first_row);
+    const auto at = [&](const Var& var) { return Located(var, x.caller.file, x.caller.line); };
+    index = at(Iota(rows, x.var.device(), x.caller)) +
+            at(at(random->first_sample) * static_cast<double>(rows / samples));
   }
-  return Apply1(op::Dropout{options.rate, options.stream}, {x.var, Var(*std::move(key)), index}, x.caller);
+  return Apply1(op::Dropout{options.rate, options.stream}, {x.var, random->key, index}, x.caller);
 }
 
 Outputs ApplyCustom(std::shared_ptr<const CustomOp> custom, const std::vector<Var>& inputs, Caller caller) {

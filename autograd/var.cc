@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "gemmill/autograd/trace.h"
 #include "gemmill/runtime/execute.h"
 #include "gemmill/runtime/infer.h"
 
@@ -59,6 +60,25 @@ absl::Status CheckFinite(const Op& op, const Origin& origin, absl::Span<const Te
   return absl::OkStatus();
 }
 
+// Executes `op` and gives `node`, which has its specs, the values.
+absl::Status RunNow(const Op& op, absl::Span<const Var> inputs, Node& node) {
+  std::vector<Tensor> values;
+  for (const Var& input : inputs) values.push_back(input.node()->values[input.output()]);
+  const auto fail = [&](const absl::Status& status) {
+    return Annotate(status, node.origin.ToString(), ": ", OpName(op), ": ");
+  };
+  for (const Spec& spec : node.specs) {
+    absl::StatusOr<Tensor> output = Tensor::Empty(spec);
+    if (!output.ok()) return fail(output.status());
+    node.values.push_back(*std::move(output));
+  }
+  Stream& stream = Stream::Default(node.specs.empty() ? Device::Cpu() : node.specs[0].device);
+  GM_RETURN_IF_ERROR(fail(Execute(op, values, absl::MakeSpan(node.values), stream)));
+  // A Fill is as the user wrote it: an infinity may stand for "nothing".
+  if (!CheckNumericsEnabled() || std::holds_alternative<op::Fill>(op)) return absl::OkStatus();
+  return CheckFinite(op, node.origin, values, node.values);
+}
+
 }  // namespace
 
 Var::Var(Tensor value) : Var(Leaf(std::move(value), false)) {}
@@ -91,16 +111,27 @@ void Var::SetRequiresGrad(bool requires_grad) const {
 
 Var Var::Detach() const {
   if (!ok()) return *this;
-  return Var(node_->values[output_]);
+  if (!node_->recorded) return Var(node_->values[output_]);
+  auto detached = std::make_shared<Node>();
+  detached->specs = {spec()};
+  detached->origin = node_->origin;
+  if (Recorder* recorder = Recorder::Current(); recorder != nullptr) recorder->Share(*this, detached);
+  detached->recorded = true;
+  return Var(std::move(detached), 0);
 }
 
-absl::StatusOr<Tensor> Var::Value() const {
+absl::StatusOr<Tensor> Var::Value(Caller caller) const {
   GM_RETURN_IF_ERROR(status());
+  if (node_->recorded) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        CurrentCaller(caller).ToString(), ": a value was read that is only being recorded (", node_->origin.ToString(),
+        "); return it as an output, look at it with Probe, or set TrainerOptions.trace to false"));
+  }
   return node_->values[output_];
 }
 
-absl::StatusOr<double> Var::Item() const {
-  GM_ASSIGN_OR_RETURN(const Tensor value, Value());
+absl::StatusOr<double> Var::Item(Caller caller) const {
+  GM_ASSIGN_OR_RETURN(const Tensor value, Value(caller));
   if (value.num_elements() != 1) return InvalidArgument("Item of ", value.spec().ToString(), ", expected one element");
   GM_ASSIGN_OR_RETURN(const std::vector<double> values, value.ToDoubles());
   return values[0];
@@ -133,36 +164,37 @@ Outputs Apply(const Op& op, std::vector<Var> inputs, Caller caller) {
   };
 
   std::vector<Spec> specs;
-  std::vector<Tensor> values;
   bool requires_grad = false;
+  bool recorded = false;
   for (const Var& input : inputs) {
     if (input.node() == nullptr) return fail(Annotate(input.status(), OpName(op), ": "));
     if (!input.ok()) return Outputs(input.status());  // the first error, as it was
     specs.push_back(input.spec());
-    values.push_back(input.node()->values[input.output()]);
+    recorded = recorded || input.node()->recorded;
     requires_grad = requires_grad || input.requires_grad();
   }
   absl::StatusOr<std::vector<Spec>> inferred = Infer(op, specs);
   if (!inferred.ok()) return fail(inferred.status());
   node->specs = *std::move(inferred);
-  for (const Spec& spec : node->specs) {
-    absl::StatusOr<Tensor> output = Tensor::Empty(spec);
-    if (!output.ok()) return fail(Annotate(output.status(), OpName(op), ": "));
-    node->values.push_back(*std::move(output));
+  Recorder* const recorder = Recorder::Current();
+  if (recorder != nullptr) {
+    const absl::Status done = recorder->Record(op, inputs, node);
+    if (!done.ok()) return fail(done);
+  } else if (recorded) {
+    return fail(
+        absl::FailedPreconditionError(absl::StrCat(OpName(op), ": an input was recorded in a Trace that has ended")));
+  } else {
+    absl::Status done = RunNow(op, inputs, *node);
+    if (!done.ok()) return Outputs(std::move(done));
   }
-  Stream& stream = Stream::Default(node->specs.empty() ? Device::Cpu() : node->specs[0].device);
-  const absl::Status done = Execute(op, values, absl::MakeSpan(node->values), stream);
-  if (!done.ok()) return fail(Annotate(done, OpName(op), ": "));
-  // A Fill is as the user wrote it: an infinity may stand for "nothing".
-  if (CheckNumericsEnabled() && !std::holds_alternative<op::Fill>(op)) {
-    absl::Status finite = CheckFinite(op, node->origin, values, node->values);
-    if (!finite.ok()) return Outputs(std::move(finite));
-  }
-
   if (requires_grad && GradEnabled()) {
     node->requires_grad = true;
     node->op = op;
-    for (const Tensor& value : values) node->input_versions.push_back(value.buffer()->version());
+    if (recorder == nullptr) {
+      for (const Var& input : inputs) {
+        node->input_versions.push_back(input.node()->values[input.output()].buffer()->version());
+      }
+    }
     node->inputs = std::move(inputs);
   }
   std::vector<Var> outputs;

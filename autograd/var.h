@@ -46,14 +46,15 @@ class Var {
   // The same value without its history.
   Var Detach() const;
 
-  absl::StatusOr<Tensor> Value() const;
+  // Inside a Trace there are no values to read: an error that names both lines.
+  absl::StatusOr<Tensor> Value(Caller caller = Caller::Here()) const;
   template <typename T>
-  absl::StatusOr<std::vector<T>> ToVector() const {
-    GM_ASSIGN_OR_RETURN(const Tensor value, Value());
+  absl::StatusOr<std::vector<T>> ToVector(Caller caller = Caller::Here()) const {
+    GM_ASSIGN_OR_RETURN(const Tensor value, Value(caller));
     return value.ToVector<T>();
   }
   // The value of a Var with one element, whatever its dtype.
-  absl::StatusOr<double> Item() const;
+  absl::StatusOr<double> Item(Caller caller = Caller::Here()) const;
 
   // Whether both are handles to one output of one node.
   bool Is(const Var& other) const { return node_ == other.node_ && output_ == other.output_; }
@@ -83,6 +84,7 @@ struct Node {
   Origin origin;
   absl::Status status;
   bool requires_grad = false;
+  bool recorded = false;  // made inside a Trace: it has specs, but no values
 };
 
 // An argument of an op, with the line that wrote it. Implicit, so that users write plain expressions: a Var, or a

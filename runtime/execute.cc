@@ -25,6 +25,11 @@ absl::StatusOr<Kernel> Prepare(const Op& op, Specs inputs, Specs outputs) {
 #endif
 }
 
+absl::Status RunKernel(const Kernel& kernel, const KernelArguments& arguments, Stream& stream) {
+  const cpu::FlushDenormals flush;
+  return kernel.run(arguments, stream);
+}
+
 absl::Status Execute(const Op& op, absl::Span<const Tensor> inputs, absl::Span<Tensor> outputs, Stream& stream) {
   absl::InlinedVector<Spec, 4> input_specs;
   absl::InlinedVector<Spec, 4> output_specs;
@@ -43,9 +48,7 @@ absl::Status Execute(const Op& op, absl::Span<const Tensor> inputs, absl::Span<T
   if (kernel.workspace_bytes > 0) {
     GM_ASSIGN_OR_RETURN(workspace, Buffer::Allocate(kernel.workspace_bytes, stream.device()));
   }
-  const cpu::FlushDenormals flush;
-  const KernelArguments arguments{input_data, output_data, workspace == nullptr ? nullptr : workspace->data()};
-  return kernel.run(arguments, stream);
+  return RunKernel(kernel, {input_data, output_data, workspace == nullptr ? nullptr : workspace->data()}, stream);
 }
 
 absl::StatusOr<std::vector<Tensor>> Execute(const Op& op, absl::Span<const Tensor> inputs, Stream& stream) {

@@ -13,6 +13,9 @@ namespace gemmill {
 // The kernel of `op` for these specs (outputs as Infer gives them), on the device of the specs.
 absl::StatusOr<Kernel> Prepare(const Op& op, Specs inputs, Specs outputs);
 
+// Runs a kernel in the stream's order, as Execute does.
+absl::Status RunKernel(const Kernel& kernel, const KernelArguments& arguments, Stream& stream);
+
 // Runs `op` now, in the stream's order. `outputs` are tensors of the inferred specs, which are overwritten.
 absl::Status Execute(const Op& op, absl::Span<const Tensor> inputs, absl::Span<Tensor> outputs, Stream& stream);
 

@@ -95,7 +95,18 @@ absl::StatusOr<Tensor> Tensor::Reshaped(const Shape& shape) const {
     return InvalidArgument("cannot reshape ", spec_.ToString(), " to ", ShapeString(shape), ", which has ", count,
                            " elements");
   }
-  return Tensor(buffer_, Spec{shape, spec_.dtype, spec_.device});
+  return Tensor(buffer_, Spec{shape, spec_.dtype, spec_.device}, offset_);
+}
+
+absl::StatusOr<Tensor> Tensor::Rows(int64_t start, int64_t stop) const {
+  if (!valid() || spec_.rank() == 0 || start < 0 || start > stop || stop > shape()[0]) {
+    return InvalidArgument("rows ", start, " to ", stop, " of ", spec_.ToString());
+  }
+  Spec rows = spec_;
+  rows.shape[0] = 1;
+  const int64_t row_bytes = rows.bytes();
+  rows.shape[0] = stop - start;
+  return Tensor(buffer_, std::move(rows), offset_ + start * row_bytes);
 }
 
 absl::StatusOr<Tensor> Tensor::To(Device device) const {

@@ -68,11 +68,13 @@ class Tensor {
   int64_t num_elements() const { return spec_.num_elements(); }
 
   // The address on the tensor's device. Only code of that device (runtime/cpu, runtime/cuda) may follow it.
-  void* data() const { return buffer_ == nullptr ? nullptr : buffer_->data(); }
+  void* data() const { return buffer_ == nullptr ? nullptr : static_cast<char*>(buffer_->data()) + offset_; }
   const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
 
   // The same bytes under another shape of as many elements.
   absl::StatusOr<Tensor> Reshaped(const Shape& shape) const;
+  // Entries [start, stop) of dimension 0, which share this tensor's bytes; 0 <= start <= stop <= shape()[0].
+  absl::StatusOr<Tensor> Rows(int64_t start, int64_t stop) const;
   // The values on the host, in order. T must be the dtype's C++ type.
   template <typename T>
   absl::StatusOr<std::vector<T>> ToVector() const;
@@ -83,11 +85,13 @@ class Tensor {
   absl::Status CopyFrom(const Tensor& source);
 
  private:
-  Tensor(std::shared_ptr<Buffer> buffer, Spec spec) : buffer_(std::move(buffer)), spec_(std::move(spec)) {}
+  Tensor(std::shared_ptr<Buffer> buffer, Spec spec, int64_t offset = 0)
+      : buffer_(std::move(buffer)), offset_(offset), spec_(std::move(spec)) {}
   static absl::StatusOr<Tensor> FromBytes(const void* host, int64_t count, const Spec& spec);
   absl::Status ReadBytes(void* host, DType asked) const;
 
   std::shared_ptr<Buffer> buffer_;
+  int64_t offset_ = 0;  // bytes
   Spec spec_;
 };
 

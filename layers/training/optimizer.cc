@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gemmill/runtime/execute.h"
 #include "gemmill/runtime/infer.h"
+#include "gemmill/runtime/memory.h"
 
 namespace gemmill {
 namespace {
@@ -67,6 +68,30 @@ absl::StatusOr<Optimizer::Started> Optimizer::Start(absl::Span<const NamedParame
   for (const NamedParameter& parameter : parameters) {
     if (parameter.value.dtype() == DType::kBf16) GM_RETURN_IF_ERROR(add(parameter, "master"));
   }
+  const Device device = parameters[0].value.device();
+  GM_ASSIGN_OR_RETURN(started.control, Tensor::Zeros(Spec{{3}, DType::kF64, device}));
+  for (const NamedParameter& parameter : parameters) {
+    GM_ASSIGN_OR_RETURN(Tensor value, parameter.value.Value());
+    started.updated.push_back(std::move(value));
+  }
+  for (const State& state : started.state) started.updated.push_back(state.value);
+  const size_t count = parameters.size();
+  started.specs.push_back(started.control.spec());
+  started.inputs.push_back(started.control.data());
+  for (size_t i = 0; i < started.updated.size(); ++i) {
+    const Tensor& tensor = started.updated[i];
+    if (i == count) {
+      started.specs.resize(1 + 2 * count);  // the gradients', not known yet
+      started.inputs.resize(1 + 2 * count);
+    }
+    started.specs.push_back(tensor.spec());
+    started.inputs.push_back(tensor.data());
+    started.outputs.push_back(tensor.data());
+    started.updated_buffers.push_back(tensor.buffer().get());
+  }
+  started.specs.resize(std::max(started.specs.size(), 1 + 2 * count));
+  started.inputs.resize(started.specs.size());
+  std::sort(started.updated_buffers.begin(), started.updated_buffers.end());
   return started;
 }
 
@@ -79,6 +104,36 @@ absl::Status Optimizer::CheckNames(absl::Span<const NamedParameter> parameters) 
     if (names[i] == parameters[i].name) continue;
     return InvalidArgument(Name(), ": parameter ", i, " is ", parameters[i].name, ", but its state is of ", names[i]);
   }
+  return absl::OkStatus();
+}
+
+// `copies` keeps gradients that had to be copied.
+absl::Status Optimizer::SetGradients(absl::Span<const NamedParameter> parameters, absl::Span<const Var> gradients,
+                                     Started& started, std::vector<Tensor>& copies) const {
+  bool changed = started.kernel.run == nullptr;
+  std::vector<Spec> specs;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const size_t place = 1 + parameters.size() + i;
+    absl::StatusOr<Tensor> gradient = gradients[i].Value();
+    if (!gradient.ok()) return Annotate(gradient.status(), Name(), ": the gradient of ", parameters[i].name, ": ");
+    // A parameter as a gradient would change while it is read.
+    if (std::binary_search(started.updated_buffers.begin(), started.updated_buffers.end(), gradient->buffer().get())) {
+      GM_ASSIGN_OR_RETURN(Tensor copy, Tensor::Empty(gradient->spec()));
+      GM_RETURN_IF_ERROR(copy.CopyFrom(*gradient));
+      copies.push_back(copy);
+      gradient = std::move(copy);
+    }
+    started.inputs[place] = gradient->data();
+    if (!changed && gradient->spec() == started.specs[place]) continue;
+    if (specs.empty()) specs = started.specs;
+    specs[place] = gradient->spec();
+    changed = true;
+  }
+  if (!changed) return absl::OkStatus();
+  const Op op = UpdateOp(started.decays, started.scales);
+  GM_ASSIGN_OR_RETURN(const std::vector<Spec> outputs, Infer(op, specs));
+  GM_ASSIGN_OR_RETURN(started.kernel, Prepare(op, specs, outputs));
+  started.specs = std::move(specs);
   return absl::OkStatus();
 }
 
@@ -96,41 +151,16 @@ absl::Status Optimizer::Apply(absl::Span<const NamedParameter> parameters, absl:
   } else {
     GM_RETURN_IF_ERROR(CheckNames(parameters));
   }
-  const Started& started = first ? fresh : started_;
+  Started& started = first ? fresh : started_;
+  std::vector<Tensor> copies;
+  GM_RETURN_IF_ERROR(SetGradients(parameters, gradients, started, copies));
 
-  const Device device = parameters[0].value.device();
-  GM_ASSIGN_OR_RETURN(const Tensor control_values,
-                      Tensor::From(std::vector<double>{learning_rate_ * control.learning_rate_factor,
-                                                       static_cast<double>(steps_ + 1), control.gradient_scale},
-                                   {3}, device));
-  std::vector<Tensor> outputs;
-  for (const NamedParameter& parameter : parameters) {
-    GM_ASSIGN_OR_RETURN(Tensor value, parameter.value.Value());
-    outputs.push_back(std::move(value));
-  }
-  for (const State& state : started.state) outputs.push_back(state.value);
-
-  std::vector<Tensor> inputs{control_values};
-  inputs.insert(inputs.end(), outputs.begin(), outputs.end());
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    absl::StatusOr<Tensor> gradient = gradients[i].Value();
-    if (!gradient.ok()) return Annotate(gradient.status(), Name(), ": the gradient of ", parameters[i].name, ": ");
-    const bool is_updated = std::any_of(outputs.begin(), outputs.end(), [&](const Tensor& output) {
-      return output.buffer() == gradient->buffer();  // a parameter as a gradient: it would change while it is read
-    });
-    if (is_updated) {
-      GM_ASSIGN_OR_RETURN(Tensor copy, Tensor::Empty(gradient->spec()));
-      GM_RETURN_IF_ERROR(copy.CopyFrom(*gradient));
-      gradient = std::move(copy);
-    }
-    inputs.insert(inputs.begin() + static_cast<int64_t>(1 + parameters.size() + i), *std::move(gradient));
-  }
-  const Op op = UpdateOp(started.decays, started.scales);
-  std::vector<Spec> specs;
-  for (const Tensor& input : inputs) specs.push_back(input.spec());
-  GM_RETURN_IF_ERROR(Infer(op, specs).status());
-  GM_RETURN_IF_ERROR(Execute(op, inputs, absl::MakeSpan(outputs), Stream::Default(device)));
-  for (const Tensor& output : outputs) output.buffer()->MarkWritten();
+  const Device device = started.control.device();
+  const double values[] = {learning_rate_ * control.learning_rate_factor, static_cast<double>(steps_ + 1),
+                           control.gradient_scale};
+  GM_RETURN_IF_ERROR(CopyFromHost(values, started.control.data(), sizeof(values), device));
+  GM_RETURN_IF_ERROR(RunKernel(started.kernel, {started.inputs, started.outputs, nullptr}, Stream::Default(device)));
+  for (const Tensor& tensor : started.updated) tensor.buffer()->MarkWritten();
   if (first) started_ = std::move(fresh);
   ++steps_;
   return absl::OkStatus();

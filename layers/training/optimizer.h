@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "gemmill/autograd/var.h"
 #include "gemmill/layers/module.h"
+#include "gemmill/runtime/kernel.h"
 
 namespace gemmill {
 
@@ -78,9 +79,19 @@ class Optimizer {
     std::vector<State> state;
     std::vector<float> decays;
     std::vector<float> scales;
+    // The update's arguments, as op.h lays them out; addresses of gradients are those of the last step.
+    Tensor control;
+    std::vector<Tensor> updated;                 // weights and state
+    std::vector<const Buffer*> updated_buffers;  // sorted
+    std::vector<Spec> specs;
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    Kernel kernel;  // for `specs`
   };
   absl::StatusOr<Started> Start(absl::Span<const NamedParameter> parameters) const;
   absl::Status CheckNames(absl::Span<const NamedParameter> parameters) const;
+  absl::Status SetGradients(absl::Span<const NamedParameter> parameters, absl::Span<const Var> gradients,
+                            Started& started, std::vector<Tensor>& copies) const;
 
   double learning_rate_;
   double weight_decay_;

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "gemmill/autograd/grad.h"
 #include "gemmill/autograd/ops.h"
+#include "gemmill/autograd/trace.h"
+#include "gemmill/runtime/memory.h"
+#include "gemmill/runtime/passes/passes.h"
 
 namespace gemmill {
 namespace {
@@ -22,60 +25,26 @@ class Stopwatch {
 };
 
 // Samples [start, stop) of every field.
-absl::StatusOr<std::vector<Field>> Rows(absl::Span<const Field> fields, int64_t start, int64_t stop, Caller caller) {
-  const CallerScope scope(caller);
-  std::vector<Field> rows;
+absl::Status TakeRows(absl::Span<const Field> fields, int64_t start, int64_t stop, std::vector<Tensor>& rows) {
+  rows.clear();
   for (const Field& field : fields) {
-    if (start == 0 && stop == field.values.shape()[0]) {
-      rows.push_back(field);
-      continue;
-    }
-    const Var sliced = Slice(Var(field.values), 0, start, stop);
-    GM_ASSIGN_OR_RETURN(Tensor values, sliced.Value());
-    rows.push_back({field.name, std::move(values)});
+    GM_ASSIGN_OR_RETURN(Tensor values, field.values.Rows(start, stop));
+    rows.push_back(std::move(values));
   }
-  return rows;
+  return absl::OkStatus();
 }
 
-// Sums over parts: of losses, of their counts and of gradients.
-struct Total {
-  Var sum;
-  Var count;
-  std::vector<Var> gradients;
-};
-
-// In f32 at least: bf16 sums of many micro-batches would lose the last ones.
-void AddTo(Var& sum, const Var& part) {
-  const Var wide = part.dtype() == DType::kBf16 ? Cast(part, DType::kF32) : part;
-  sum = sum.node() == nullptr ? wide : sum + wide;
-}
-
-// `loss` with the count it has, or that of its samples.
-Loss Counted(Loss loss, int64_t samples, Caller caller) {
-  if (loss.count.node() != nullptr) return loss;
-  const CallerScope scope(caller);
-  const Var mean = loss.sum.dtype() == DType::kBf16 ? Cast(loss.sum, DType::kF32) : loss.sum;
-  const Var count = Fill({}, static_cast<double>(samples), mean.dtype(), mean.device());
-  return Loss(mean * static_cast<double>(samples), count);
+double ReadScalar(const Tensor& tensor) {
+  double wide = 0;
+  float narrow = 0;
+  const bool is_wide = tensor.dtype() == DType::kF64;
+  const absl::Status read =
+      CopyToHost(tensor.data(), is_wide ? static_cast<void*>(&wide) : &narrow, tensor.spec().bytes(), tensor.device());
+  if (!read.ok()) return std::numeric_limits<double>::quiet_NaN();
+  return is_wide ? wide : static_cast<double>(narrow);
 }
 
 }  // namespace
-
-Inputs::Inputs(absl::Span<const Field> fields, Device device) {
-  for (const Field& field : fields) {
-    absl::StatusOr<Tensor> moved = field.values.To(device);
-    vars_.emplace_back(field.name, moved.ok() ? Var(*std::move(moved)) : Var::Error(moved.status()));
-  }
-}
-
-Var Inputs::operator[](absl::string_view name) const {
-  for (const auto& [field, var] : vars_) {
-    if (field == name) return var;
-  }
-  return Var::Error(absl::NotFoundError(
-      absl::StrCat("the batch has no field \"", name, "\"; it has ",
-                   absl::StrJoin(vars_, ", ", [](std::string* out, const auto& pair) { out->append(pair.first); }))));
-}
 
 absl::StatusOr<Trainer> Trainer::Make(const Module& model, std::shared_ptr<Optimizer> optimizer, LossFunction loss,
                                       const TrainerOptions& options) {
@@ -101,7 +70,6 @@ Trainer::Trainer(std::vector<NamedParameter> parameters, std::shared_ptr<Optimiz
       options_(options),
       device_(parameters_[0].value.device()) {
   if (options_.micro_batch == 0) options_.micro_batch = options_.global_batch;
-  for (const NamedParameter& parameter : parameters_) values_.push_back(parameter.value);
 }
 
 absl::Status Trainer::Validate(const Batch& batch) const {
@@ -124,30 +92,121 @@ absl::Status Trainer::Validate(const Batch& batch) const {
   return absl::OkStatus();
 }
 
+absl::Status Trainer::MakeTotals() {
+  if (!total_tensors_.empty()) return absl::OkStatus();
+  arena_ = std::make_shared<Arena>(device_);
+  GM_ASSIGN_OR_RETURN(key_, Tensor::Zeros(Spec{{2}, DType::kI64, device_}));
+  GM_ASSIGN_OR_RETURN(first_sample_, Tensor::Zeros(Spec{{}, DType::kI64, device_}));
+  GM_ASSIGN_OR_RETURN(norm_value_, Tensor::Zeros(Spec{{}, DType::kF32, device_}));
+  std::vector<Tensor> totals;
+  for (const Spec& spec : TotalSpecs(parameters_, device_)) {
+    GM_ASSIGN_OR_RETURN(Tensor total, Tensor::Empty(spec));
+    totals.push_back(std::move(total));
+  }
+  total_tensors_ = std::move(totals);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field> fields, bool first, Caller caller) {
+  const auto same = [&](const Recording& recording) {
+    if (recording.first != first || recording.fields.size() != fields.size()) return false;
+    for (size_t i = 0; i < fields.size(); ++i) {
+      if (recording.fields[i].spec != inputs_[i].spec() || recording.fields[i].name != fields[i].name) return false;
+    }
+    return true;
+  };
+  for (const auto& recording : recordings_) {
+    if (same(*recording)) return recording.get();
+  }
+  std::vector<FieldSpec> specs;
+  for (size_t i = 0; i < fields.size(); ++i) specs.push_back({fields[i].name, inputs_[i].spec()});
+  GM_ASSIGN_OR_RETURN(Program program, TraceMicroBatch(loss_, specs, parameters_, first, total_tensors_, caller));
+  GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(options_.passes ? passes::Default(program) : program, arena_));
+  replay.SetWatch(watch_);
+  recordings_.push_back(
+      std::make_unique<Recording>(Recording{std::move(specs), first, std::move(program), std::move(replay)}));
+  return recordings_.back().get();
+}
+
+absl::Status Trainer::CheckStillTheSame(Recording& recording, Caller caller) {
+  GM_ASSIGN_OR_RETURN(const Program now,
+                      TraceMicroBatch(loss_, recording.fields, parameters_, recording.first, total_tensors_, caller));
+  const std::optional<std::string> difference = FirstDifference(recording.recorded, now);
+  if (!difference.has_value()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the loss function does not compute what was recorded: ", *difference,
+      ". Pass what changes from step to step as a field of the batch, or set TrainerOptions.trace to false"));
+}
+
+absl::Status Trainer::AddReplayed(const Batch& batch, int64_t start, int64_t stop, Caller caller) {
+  GM_RETURN_IF_ERROR(MakeTotals());
+  GM_RETURN_IF_ERROR(TakeRows(batch.fields, start, stop, inputs_));
+  for (Tensor& input : inputs_) {
+    if (input.device() == device_) continue;
+    GM_ASSIGN_OR_RETURN(input, input.To(device_));
+  }
+  GM_ASSIGN_OR_RETURN(Recording* const recording, RecordingOf(batch.fields, start == 0, caller));
+  ++recording->uses;
+  if (recording->uses == 2 || recording->uses == 10) GM_RETURN_IF_ERROR(CheckStillTheSame(*recording, caller));
+  const int64_t key[] = {static_cast<int64_t>(options_.seed), steps_};
+  const int64_t first_sample = batch.rank_offset + start;
+  GM_RETURN_IF_ERROR(CopyFromHost(key, key_.data(), sizeof(key), device_));
+  GM_RETURN_IF_ERROR(CopyFromHost(&first_sample, first_sample_.data(), sizeof(first_sample), device_));
+  inputs_.push_back(key_);
+  inputs_.push_back(first_sample_);
+  GM_RETURN_IF_ERROR(recording->replay.Run(inputs_));
+  if (start > 0 || (!totals_.empty() && totals_[0].node()->values[0].buffer() == total_tensors_[0].buffer())) {
+    return absl::OkStatus();
+  }
+  totals_.clear();
+  for (const Tensor& total : total_tensors_) totals_.emplace_back(total);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::AddEagerly(const Batch& batch, int64_t start, int64_t stop, Caller caller) {
+  GM_RETURN_IF_ERROR(TakeRows(batch.fields, start, stop, inputs_));
+  std::vector<Field> fields;
+  for (size_t i = 0; i < inputs_.size(); ++i) fields.push_back({batch.fields[i].name, inputs_[i]});
+  const RandomVars random = MakeRandomVars({options_.seed, steps_, batch.rank_offset + start, stop - start}, device_);
+  if (start == 0) totals_.clear();
+  std::vector<Var> totals = TotalsWith(totals_, loss_, Inputs(fields, device_), random, parameters_, caller);
+  for (const Var& total : totals) GM_RETURN_IF_ERROR(total.status());
+  totals_ = std::move(totals);
+  return absl::OkStatus();
+}
+
+// Of what was added up, before it is divided by its count.
+absl::StatusOr<double> Trainer::GradientNorm(Caller caller) {
+  const auto norm = [&](const std::vector<Var>& gradients) {
+    return std::vector<Var>{Apply1(op::GlobalNorm{}, gradients, caller)};
+  };
+  const std::vector<Var> gradients(totals_.begin() + 2, totals_.end());
+  if (total_tensors_.empty() || totals_[0].node()->values[0].buffer() != total_tensors_[0].buffer()) {
+    return norm(gradients)[0].Item();
+  }
+  if (norm_ == nullptr) {
+    GM_ASSIGN_OR_RETURN(Program program, Trace([&](const std::vector<Var>&) { return norm(gradients); }, {}));
+    GM_RETURN_IF_ERROR(WriteInto(program, 0, norm_value_));
+    GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(std::move(program), arena_));
+    norm_ = std::make_unique<Replay>(std::move(replay));
+  }
+  GM_RETURN_IF_ERROR(norm_->Run({}));
+  return ReadScalar(norm_value_);
+}
+
 absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   const Stopwatch watch;
   GM_RETURN_IF_ERROR(Validate(batch));
   const CheckNumericsScope check(options_.check_numerics || CheckNumericsEnabled());
-  Total total;
-  total.gradients.resize(values_.size());
+  const bool eagerly = !options_.trace || CheckNumericsEnabled();
   for (int64_t start = 0; start < batch.samples; start += options_.micro_batch) {
     const int64_t stop = std::min(batch.samples, start + options_.micro_batch);
-    GM_ASSIGN_OR_RETURN(const std::vector<Field> rows, Rows(batch.fields, start, stop, caller));
-    const TrainingScope training({options_.seed, steps_, batch.rank_offset + start, stop - start});
-    const Loss loss = Counted(loss_(Inputs(rows, device_)), stop - start, caller);
-    const std::vector<Var> gradients = Grad(loss.sum, values_, {}, caller);
-    const NoGradScope no_grad;
-    const CallerScope scope(caller);
-    AddTo(total.sum, loss.sum.Detach());
-    AddTo(total.count, loss.count.Detach());
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      GM_RETURN_IF_ERROR(gradients[i].status());
-      AddTo(total.gradients[i], gradients[i]);
-    }
+    GM_RETURN_IF_ERROR(eagerly ? AddEagerly(batch, start, stop, caller) : AddReplayed(batch, start, stop, caller));
   }
-  GM_ASSIGN_OR_RETURN(const double sum, total.sum.Item());
-  GM_ASSIGN_OR_RETURN(const double count, total.count.Item());
-  GM_ASSIGN_OR_RETURN(const double norm_of_sum, Apply1(op::GlobalNorm{}, total.gradients, caller).Item());
+  GM_RETURN_IF_ERROR(Stream::Default(device_).Synchronize());
+  GM_ASSIGN_OR_RETURN(const double norm_of_sum, GradientNorm(caller));
+  const double sum = ReadScalar(totals_[0].node()->values[totals_[0].output()]);
+  const double count = ReadScalar(totals_[1].node()->values[totals_[1].output()]);
 
   UpdateControl control{options_.schedule.Factor(steps_), count > 0 ? 1 / count : 1};
   StepReport report;
@@ -161,7 +220,7 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
     if (options_.clip_norm > 0) {
       control.gradient_scale *= std::min(1.0, options_.clip_norm / (report.gradient_norm + 1e-6));
     }
-    GM_RETURN_IF_ERROR(optimizer_->Apply(parameters_, total.gradients, control));
+    GM_RETURN_IF_ERROR(optimizer_->Apply(parameters_, absl::MakeConstSpan(totals_).subspan(2), control));
     GM_RETURN_IF_ERROR(Stream::Default(device_).Synchronize());
     ++steps_;
   }
@@ -169,6 +228,17 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   report.seconds = watch.Seconds();
   report.samples_per_second = static_cast<double>(batch.samples) / std::max(report.seconds, 1e-9);
   return report;
+}
+
+std::vector<const Replay*> Trainer::recordings() const {
+  std::vector<const Replay*> replays;
+  for (const auto& recording : recordings_) replays.push_back(&recording->replay);
+  return replays;
+}
+
+void Trainer::SetWatch(Replay::Watch watch) {
+  watch_ = std::move(watch);
+  for (const auto& recording : recordings_) recording->replay.SetWatch(watch_);
 }
 
 absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset, Caller caller) const {

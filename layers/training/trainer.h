@@ -1,6 +1,10 @@
 // Trainer: optimizer steps over global batches, each computed in micro-batches whose gradients are accumulated. How a
 // global batch is split changes nothing but rounding: losses and gradients are normalised by the count of the whole,
 // dropout goes by a sample's position in the global batch, and the schedule advances once per optimizer step.
+//
+// Steps are recorded once per shape of micro-batch and replayed after. The loss function is called again at the second
+// and the tenth use of a recording, to see that it still computes the same: a number of the user's own that changes
+// from step to step belongs in a field of the batch, or TrainerOptions.trace is to be false.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +18,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "gemmill/data/loader.h"
-#include "gemmill/layers/loss.h"
 #include "gemmill/layers/module.h"
+#include "gemmill/layers/training/micro_batch.h"
 #include "gemmill/layers/training/optimizer.h"
 #include "gemmill/layers/training/schedule.h"
+#include "gemmill/runtime/replay.h"
 
 namespace gemmill {
 
-// The fields of a micro-batch as Vars on the model's device.
-class Inputs {
- public:
-  Inputs(absl::Span<const Field> fields, Device device);
-  // The field of that name, or an invalid Var that lists the names there are.
-  Var operator[](absl::string_view name) const;
-
- private:
-  std::vector<std::pair<std::string, Var>> vars_;
-};
-
-// The loss of a micro-batch (README, "a short program").
-using LossFunction = std::function<Loss(const Inputs&)>;
 // What a model says of each sample, for evaluation: class logits [samples, classes].
 using LogitsFunction = std::function<Var(const Inputs&)>;
 
@@ -43,7 +35,9 @@ struct TrainerOptions {
   double clip_norm = 0;      // gradients whose global norm is above this are scaled down to it; 0: never
   Schedule schedule = Schedule::Constant();
   uint64_t seed = 0;            // of dropout
-  bool check_numerics = false;  // stop at the first op that makes a NaN or infinity (CheckNumericsScope)
+  bool check_numerics = false;  // stop at the first op that makes a NaN or infinity (CheckNumericsScope); runs eagerly
+  bool trace = true;            // record and replay; false: eagerly, for losses whose ops depend on values
+  bool passes = true;           // fuse the Steps of recordings (runtime/passes); the bits are the same
 };
 
 struct StepReport {
@@ -84,6 +78,11 @@ class Trainer {
   // The mean loss over a data set, in micro-batches, in evaluation mode and without gradients.
   absl::StatusOr<Evaluation> Evaluate(const Dataset& dataset, Caller caller = Caller::Here()) const;
 
+  // The Programs recorded so far, passes included, and the bytes that they share for temporaries.
+  std::vector<const Replay*> recordings() const;
+  // Calls `watch` after each Step of replayed micro-batches (profile.h).
+  void SetWatch(Replay::Watch watch);
+
   int64_t steps() const { return steps_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const TrainerOptions& options() const { return options_; }
@@ -92,13 +91,39 @@ class Trainer {
   Trainer(std::vector<NamedParameter> parameters, std::shared_ptr<Optimizer> optimizer, LossFunction loss,
           const TrainerOptions& options);
 
+  // A recorded micro-batch: of these fields, the first of its step or one that adds to the totals.
+  struct Recording {
+    std::vector<FieldSpec> fields;
+    bool first;
+    Program recorded;  // as it was traced, before passes
+    Replay replay;
+    int64_t uses = 0;
+  };
+  absl::StatusOr<Recording*> RecordingOf(absl::Span<const Field> fields, bool first, Caller caller);
+  absl::Status CheckStillTheSame(Recording& recording, Caller caller);
+  absl::Status AddReplayed(const Batch& batch, int64_t start, int64_t stop, Caller caller);
+  absl::Status AddEagerly(const Batch& batch, int64_t start, int64_t stop, Caller caller);
+  absl::StatusOr<double> GradientNorm(Caller caller);
+  absl::Status MakeTotals();
+
   std::vector<NamedParameter> parameters_;
-  std::vector<Var> values_;  // of parameters_
   std::shared_ptr<Optimizer> optimizer_;
   LossFunction loss_;
   TrainerOptions options_;
   Device device_;
   int64_t steps_ = 0;
+
+  std::vector<Var> totals_;  // TotalSpecs: what the present step has added up
+  // Of replayed steps.
+  std::vector<Tensor> total_tensors_;
+  std::shared_ptr<Arena> arena_;
+  std::vector<std::unique_ptr<Recording>> recordings_;
+  std::unique_ptr<Replay> norm_;
+  Tensor norm_value_;
+  std::vector<Tensor> inputs_;  // the fields of a micro-batch, key and first sample
+  Tensor key_;
+  Tensor first_sample_;
+  Replay::Watch watch_;
 };
 
 // Mean cross-entropy and the share of samples whose largest logit is their label, over a data set with field "label"
