@@ -14,7 +14,7 @@ namespace {
 
 absl::Status WantRange(const char* name, double value, double least, double below) {
   if (value >= least && value < below) return absl::OkStatus();
-  return InvalidArgument(name, " is ", value, ", expected ", least, " <= ", name, " < ", below);
+  return InvalidArgument(name, " is ", value, ", expected at least ", least, " and below ", below);
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -31,6 +31,11 @@ absl::Status Optimizer::Start(absl::Span<const NamedParameter> parameters) {
   GM_RETURN_IF_ERROR(WantRange("learning_rate", learning_rate_, 0, kInfinity));
   GM_RETURN_IF_ERROR(WantRange("weight_decay", weight_decay_, 0, kInfinity));
   GM_RETURN_IF_ERROR(Check());
+  for (const ParameterGroup& group : groups_) {
+    if (group.matches == nullptr) return InvalidArgument(Name(), ": a parameter group's `matches` is empty");
+    GM_RETURN_IF_ERROR(WantRange("a parameter group's weight_decay", group.weight_decay, 0, kInfinity));
+    GM_RETURN_IF_ERROR(WantRange("a parameter group's learning_rate_scale", group.learning_rate_scale, 0, kInfinity));
+  }
   std::vector<std::string> names;
   for (const NamedParameter& parameter : parameters) {
     if (std::find(names.begin(), names.end(), parameter.name) != names.end()) {
@@ -46,8 +51,9 @@ absl::Status Optimizer::Start(absl::Span<const NamedParameter> parameters) {
     const Spec& spec = parameter.value.spec();
     for (size_t i = 0; i < per_parameter; ++i) {
       const DType dtype = spec.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-      GM_ASSIGN_OR_RETURN(Tensor zeros, Tensor::Zeros(Spec{spec.shape, dtype, spec.device}));
-      state.push_back(std::move(zeros));
+      absl::StatusOr<Tensor> zeros = Tensor::Zeros(Spec{spec.shape, dtype, spec.device});
+      if (!zeros.ok()) return Annotate(zeros.status(), Name(), ": the state of ", parameter.name, ": ");
+      state.push_back(*std::move(zeros));
     }
     decays.push_back(static_cast<float>(weight_decay_));
     scales.push_back(1);

@@ -73,6 +73,8 @@ Var Inputs::operator[](absl::string_view name) const {
 
 absl::StatusOr<Trainer> Trainer::Make(const Module& model, std::shared_ptr<Optimizer> optimizer, LossFunction loss,
                                       const TrainerOptions& options) {
+  if (optimizer == nullptr) return InvalidArgument("the optimizer is null");
+  if (loss == nullptr) return InvalidArgument("the loss function is empty");
   if (options.global_batch < 1) {
     return InvalidArgument("global_batch is ", options.global_batch, ", expected at least 1");
   }
@@ -188,6 +190,7 @@ absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset) const {
 
 absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset, int64_t batch_size,
                                               Device device, absl::string_view label) {
+  if (logits == nullptr) return InvalidArgument("the function that gives logits is empty");
   const Stopwatch watch;
   const NoGradScope no_grad;
   Evaluation evaluation;
