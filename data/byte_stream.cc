@@ -18,16 +18,19 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return absl::ErrnoToStatus(errno, path);
   std::string bytes;
-  std::vector<char> chunk(1 << 18);
-  absl::Status status;
-  while (true) {
-    const ssize_t got = read(file, chunk.data(), chunk.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) status = absl::ErrnoToStatus(errno, path);
-    if (got <= 0) break;
-    bytes.append(chunk.data(), static_cast<size_t>(got));
-  }
+  const absl::Status status = CatchExceptions([&] {
+    std::vector<char> chunk(1 << 18);
+    while (true) {
+      const ssize_t got = read(file, chunk.data(), chunk.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return absl::ErrnoToStatus(errno, path);
+      if (got == 0) return absl::OkStatus();
+      bytes.append(chunk.data(), static_cast<size_t>(got));
+    }
+  });
   close(file);
+  // An error of the system's begins with the path already.
+  if (absl::IsResourceExhausted(status)) return Annotate(status, path, ": ");
   if (!status.ok()) return status;
   return bytes;
 }
@@ -85,6 +88,14 @@ absl::StatusOr<int64_t> ByteStream::Read(char* out, int64_t count) {
   if (taken > 0) std::memcpy(out, rest_.data(), taken);
   rest_.remove_prefix(taken);
   return static_cast<int64_t>(taken);
+}
+
+int64_t ByteStream::AtMost() const {
+  const int64_t rest = static_cast<int64_t>(rest_.size());
+  if (inflater_ == nullptr) return rest;
+  // Deflate's shortest code for its longest match, 258 bytes, is 2 bits: 1,032 bytes from one. What zlib has taken in
+  // and not yet given out is a few such bytes.
+  return (rest + 64) * 1032;
 }
 
 }  // namespace gemmill

@@ -27,6 +27,9 @@ class ByteStream {
   // data is corrupt or truncated.
   absl::StatusOr<int64_t> Read(char* out, int64_t count);
 
+  // No more than so many bytes can be left to read.
+  int64_t AtMost() const;
+
  private:
   class Inflater;
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "gemmill/data/byte_stream.h"
@@ -29,6 +30,14 @@ std::string ShownColumn(const CsvColumn& column) {
 // A decimal number, nan and infinity among them; SimpleAtod would take hexadecimal ones too.
 bool IsNumber(absl::string_view text, double* value) {
   return text.find_first_of("xX") == absl::string_view::npos && absl::SimpleAtod(text, value);
+}
+
+// Whether a field can only be a column's name; one that is empty or begins as numbers do may be data gone wrong.
+bool IsSurelyName(absl::string_view text) {
+  double ignored;
+  if (text.empty() || IsNumber(text, &ignored)) return false;
+  const size_t first = text.find_first_not_of("+-.");
+  return first == absl::string_view::npos || !absl::ascii_isdigit(static_cast<unsigned char>(text[first]));
 }
 
 absl::StatusOr<float> ParseNumber(absl::string_view text, bool check_finite) {
@@ -60,9 +69,7 @@ class Columns {
     if (columns.has_header_) GM_RETURN_IF_ERROR(columns.SetNames(first_row));
     GM_RETURN_IF_ERROR(columns.Resolve(asked));
     if (!columns.has_header_ && options.header == CsvHeader::kAuto) {
-      double ignored;
-      columns.has_header_ = std::none_of(columns.features_.begin(), columns.features_.end(),
-                                         [&](int64_t feature) { return IsNumber(first_row[feature], &ignored); });
+      columns.has_header_ = std::all_of(first_row.begin(), first_row.end(), IsSurelyName);
       if (columns.has_header_) GM_RETURN_IF_ERROR(columns.SetNames(first_row));
     }
     return columns;
@@ -201,6 +208,7 @@ absl::StatusOr<Dataset> Parse(absl::string_view text, const CsvOptions& options)
   std::vector<std::string> row;
   GM_ASSIGN_OR_RETURN(bool more, rows.Next(row));
   if (!more) return InvalidArgument("the file is empty");
+  const int64_t first_line = rows.line();
   const absl::StatusOr<Columns> created = Columns::Create(row, options);
   if (!created.ok()) return Annotate(created.status(), "line ", rows.line(), ": ");
   const Columns& columns = *created;
@@ -215,7 +223,11 @@ absl::StatusOr<Dataset> Parse(absl::string_view text, const CsvOptions& options)
   const auto add_numbers = [&](const std::vector<int64_t>& which, std::vector<float>& values) -> absl::Status {
     for (int64_t column : which) {
       const absl::StatusOr<float> value = ParseNumber(row[column], options.check_finite);
-      if (!value.ok()) return Annotate(value.status(), "line ", rows.line(), ", ", columns.Describe(column), ": ");
+      if (!value.ok()) {
+        const bool maybe_header = rows.line() == first_line && options.header == CsvHeader::kAuto;
+        return InvalidArgument("line ", rows.line(), ", ", columns.Describe(column), ": ", value.status().message(),
+                               maybe_header ? "; if this line is a header, set header to kYes" : "");
+      }
       values.push_back(*value);
     }
     return absl::OkStatus();
@@ -253,7 +265,7 @@ absl::StatusOr<Dataset> Parse(absl::string_view text, const CsvOptions& options)
 }  // namespace
 
 absl::StatusOr<Dataset> ParseCsv(absl::string_view text, absl::string_view name, const CsvOptions& options) {
-  absl::StatusOr<Dataset> dataset = Parse(text, options);
+  absl::StatusOr<Dataset> dataset = CatchExceptions([&] { return Parse(text, options); });
   if (!dataset.ok()) return Annotate(dataset.status(), name, ": ");
   return dataset;
 }

@@ -20,7 +20,10 @@ namespace gemmill {
 using CsvColumn = std::variant<std::string, int64_t>;
 
 enum class CsvHeader {
-  kAuto,  // yes if a column is asked for by name, or if no feature in the first row is a number
+  // Yes if a column is asked for by name, or if every field of the first row can only be a name: it is not empty, no
+  // number, and does not begin as numbers do ("1.2.3", "5 cm"). Any other first row is data, and an error where that
+  // cannot be.
+  kAuto,
   kYes,
   kNo,
 };

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -108,6 +109,10 @@ absl::StatusOr<Dataset> Dataset::Create(std::vector<Field> fields, DatasetOption
       if (fields[i].name == fields[j].name) return InvalidArgument("two fields are named '", fields[i].name, "'");
     }
   }
+  std::set<absl::string_view> names;
+  for (const std::string& name : options.class_names) {
+    if (!names.insert(name).second) return InvalidArgument("class_names has '", name, "' twice");
+  }
   if (options.check_finite) GM_RETURN_IF_ERROR(CheckFinite(fields));
   Dataset dataset;
   dataset.normalizations_.resize(fields.size());
@@ -179,9 +184,11 @@ absl::StatusOr<Dataset> Dataset::Slice(int64_t start, int64_t stop) const {
     return OutOfRange("samples ", start, " to ", stop, " of a data set of ", size(),
                       "; expected 0 <= start < stop <= ", size());
   }
-  std::vector<int64_t> index(static_cast<size_t>(stop - start));
-  std::iota(index.begin(), index.end(), start);
-  return Subset(index);
+  return CatchExceptions([&] {
+    std::vector<int64_t> index(static_cast<size_t>(stop - start));
+    std::iota(index.begin(), index.end(), start);
+    return Subset(index);
+  });
 }
 
 absl::StatusOr<Dataset> Dataset::Subset(absl::Span<const int64_t> index) const {

@@ -32,7 +32,7 @@ struct Normalization {
   bool empty() const { return scale.empty(); }
 };
 
-// What a Loader reads from. Gather is called from the Loader's thread.
+// What a Loader reads from. Gather is called from the Loader's thread; what it throws is the batch's error.
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
@@ -44,7 +44,7 @@ class SampleSource {
 struct DatasetOptions {
   // Refuse NaN and infinity in floating fields (CheckFinite).
   bool check_finite = true;
-  // What the labels 0, 1, ... stand for, if they have names.
+  // What the labels 0, 1, ... stand for, if they have names; all differ.
   std::vector<std::string> class_names;
 };
 

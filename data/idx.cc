@@ -6,6 +6,8 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <cmath>
+#include <limits>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -27,49 +29,66 @@ T BigEndian(const char* bytes) {
   return std::bit_cast<T>(reversed);
 }
 
-// `Stored` values of the file as `Value`s of a tensor.
+// `count` values of type `Stored` in the file, from number `first` on, as `Value`s of a tensor.
 template <typename Stored, typename Value>
-absl::StatusOr<Tensor> Decode(const std::vector<char>& bytes, const Shape& shape) {
-  GM_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Empty({shape, DTypeOf<Value>::value}));
-  Value* values = static_cast<Value*>(tensor.data());
-  for (size_t i = 0; i < bytes.size() / sizeof(Stored); ++i) {
+void Decode(const char* bytes, int64_t first, int64_t count, Tensor& tensor) {
+  Value* values = static_cast<Value*>(tensor.data()) + first;
+  for (int64_t i = 0; i < count; ++i) {
     // NOLINTNEXTLINE(bugprone-signed-char-misuse): IDX's i8 is a number with a sign
-    values[i] = static_cast<Value>(BigEndian<Stored>(bytes.data() + i * sizeof(Stored)));
+    values[i] = static_cast<Value>(BigEndian<Stored>(bytes + i * static_cast<int64_t>(sizeof(Stored))));
   }
-  return tensor;
 }
 
 struct Type {
   unsigned char code;
   const char* name;
   int64_t bytes;
-  absl::StatusOr<Tensor> (*decode)(const std::vector<char>&, const Shape&);
+  DType dtype;
+  void (*decode)(const char* bytes, int64_t first, int64_t count, Tensor& tensor);
 };
 
 constexpr Type kTypes[] = {
-    {0x08, "u8", 1, Decode<uint8_t, uint8_t>},  {0x09, "i8", 1, Decode<int8_t, int32_t>},
-    {0x0B, "i16", 2, Decode<int16_t, int32_t>}, {0x0C, "i32", 4, Decode<int32_t, int32_t>},
-    {0x0D, "f32", 4, Decode<float, float>},     {0x0E, "f64", 8, Decode<double, double>},
+    {0x08, "u8", 1, DType::kU8, Decode<uint8_t, uint8_t>},   {0x09, "i8", 1, DType::kI32, Decode<int8_t, int32_t>},
+    {0x0B, "i16", 2, DType::kI32, Decode<int16_t, int32_t>}, {0x0C, "i32", 4, DType::kI32, Decode<int32_t, int32_t>},
+    {0x0D, "f32", 4, DType::kF32, Decode<float, float>},     {0x0E, "f64", 8, DType::kF64, Decode<double, double>},
 };
 
-// `count` bytes from `stream`, or an error that calls them `part`.
-absl::StatusOr<std::vector<char>> ReadPart(ByteStream& stream, int64_t count, absl::string_view part) {
-  std::vector<char> bytes;
-  // Doubling, so that a length that is not backed by data costs no more memory than the data does.
-  while (static_cast<int64_t>(bytes.size()) < count) {
-    const int64_t had = static_cast<int64_t>(bytes.size());
-    const int64_t step = std::min(count - had, std::max<int64_t>(had, 1 << 16));
-    bytes.resize(static_cast<size_t>(had + step));
-    const absl::StatusOr<int64_t> got = stream.Read(bytes.data() + had, step);
-    if (!got.ok()) return Annotate(got.status(), part, ": ");
-    if (*got < step) return InvalidArgument(part, ": truncated after ", had + *got, " of ", count, " bytes");
-  }
+// The next `count` bytes, the first `had` of `total` being read, or an error that calls them `part`.
+absl::Status ReadPart(ByteStream& stream, char* out, int64_t count, absl::string_view part, int64_t had,
+                      int64_t total) {
+  const absl::StatusOr<int64_t> got = stream.Read(out, count);
+  if (!got.ok()) return Annotate(got.status(), part, ": ");
+  if (*got == count) return absl::OkStatus();
+  return InvalidArgument(part, ": truncated after ", had + *got, " of ", total, " bytes");
+}
+
+absl::StatusOr<std::vector<char>> ReadHeader(ByteStream& stream, int64_t count, absl::string_view part) {
+  std::vector<char> bytes(static_cast<size_t>(count));
+  GM_RETURN_IF_ERROR(ReadPart(stream, bytes.data(), count, part, 0, count));
   return bytes;
+}
+
+absl::StatusOr<Tensor> ReadValues(ByteStream& stream, const Type& type, const Shape& shape, absl::string_view part) {
+  const int64_t total = NumElements(shape) * type.bytes;
+  // A length that the file cannot back takes no memory.
+  if (total > stream.AtMost()) {
+    return InvalidArgument(part, ": truncated: they take ", total, " bytes, and at most ", stream.AtMost(), " follow");
+  }
+  absl::StatusOr<Tensor> tensor = Tensor::Empty({shape, type.dtype});
+  if (!tensor.ok()) return Annotate(tensor.status(), part, ": ");
+  std::vector<char> chunk(1 << 16);
+  for (int64_t had = 0; had < total;) {
+    const int64_t step = std::min(total - had, static_cast<int64_t>(chunk.size()));
+    GM_RETURN_IF_ERROR(ReadPart(stream, chunk.data(), step, part, had, total));
+    type.decode(chunk.data(), had / type.bytes, step / type.bytes, *tensor);
+    had += step;
+  }
+  return tensor;
 }
 
 absl::StatusOr<Tensor> Parse(absl::string_view file) {
   ByteStream stream(file);
-  GM_ASSIGN_OR_RETURN(const std::vector<char> magic, ReadPart(stream, 4, "magic number"));
+  GM_ASSIGN_OR_RETURN(const std::vector<char> magic, ReadHeader(stream, 4, "magic number"));
   if (magic[0] != 0 || magic[1] != 0) {
     return InvalidArgument("magic number: not an IDX file: it begins with bytes ",
                            absl::BytesToHexString(absl::string_view(magic.data(), 2)), ", expected 0000");
@@ -82,7 +101,7 @@ absl::StatusOr<Tensor> Parse(absl::string_view file) {
   }
   const int64_t rank = static_cast<unsigned char>(magic[3]);
   if (rank == 0) return InvalidArgument("dimensions: there are 0, expected at least 1");
-  GM_ASSIGN_OR_RETURN(const std::vector<char> dimensions, ReadPart(stream, rank * 4, "dimensions"));
+  GM_ASSIGN_OR_RETURN(const std::vector<char> dimensions, ReadHeader(stream, rank * 4, "dimensions"));
   Shape shape;
   for (int64_t i = 0; i < rank; ++i) shape.push_back(BigEndian<uint32_t>(dimensions.data() + 4 * i));
   // 8 bytes an element bounds what any type takes in memory.
@@ -90,14 +109,15 @@ absl::StatusOr<Tensor> Parse(absl::string_view file) {
   if (!count.ok()) return Annotate(count.status(), "dimensions: ");
   if (*count == 0) return InvalidArgument("dimensions: ", ShapeString(shape), " hold no items");
 
-  const int64_t bytes = *count * type->bytes;
   const std::string part = absl::StrCat("values (", type->name, ShapeString(shape), ")");
-  GM_ASSIGN_OR_RETURN(const std::vector<char> values, ReadPart(stream, bytes, part));
+  GM_ASSIGN_OR_RETURN(Tensor values, ReadValues(stream, *type, shape, part));
   char extra;
   const absl::StatusOr<int64_t> more = stream.Read(&extra, 1);
   if (!more.ok()) return Annotate(more.status(), part, ": ");
-  if (*more > 0) return InvalidArgument(part, ": trailing bytes after the ", bytes, " that belong to them");
-  return type->decode(values, shape);
+  if (*more > 0) {
+    return InvalidArgument(part, ": trailing bytes after the ", *count * type->bytes, " that belong to them");
+  }
+  return values;
 }
 
 absl::StatusOr<std::string> FindIdxFile(const std::string& directory, absl::string_view name) {
@@ -131,6 +151,26 @@ absl::StatusOr<Tensor> ConvertLabels(const Tensor& stored, const std::string& pa
   return labels;
 }
 
+// The numbers of an image file as f32.
+absl::StatusOr<Tensor> ConvertImages(const Tensor& stored, const std::string& path) {
+  GM_ASSIGN_OR_RETURN(Tensor images, Tensor::Empty({stored.shape(), DType::kF32}));
+  float* out = static_cast<float*>(images.data());
+  const int64_t count = stored.num_elements();
+  absl::Status status;
+  VisitValues(stored, [&](const auto* values) {
+    for (int64_t i = 0; i < count; ++i) {
+      const double value = AsDouble(values[i]);
+      if (std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max() && status.ok()) {
+        const int64_t sample = i / (count / stored.shape()[0]);
+        status = OutOfRange(path, ": images: a value of sample ", sample, " is ", value, ", too large for f32");
+      }
+      out[i] = static_cast<float>(value);
+    }
+  });
+  if (!status.ok()) return status;
+  return images;
+}
+
 }  // namespace
 
 absl::StatusOr<Tensor> ParseIdx(absl::string_view bytes, absl::string_view name) {
@@ -153,21 +193,25 @@ absl::StatusOr<Dataset> LoadIdxDirectory(const std::string& directory, Split spl
   const absl::string_view prefix = split == Split::kTrain ? "train" : "t10k";
   GM_ASSIGN_OR_RETURN(const std::string image_path, FindIdxFile(directory, absl::StrCat(prefix, "-images-idx3-ubyte")));
   GM_ASSIGN_OR_RETURN(const std::string label_path, FindIdxFile(directory, absl::StrCat(prefix, "-labels-idx1-ubyte")));
-  GM_ASSIGN_OR_RETURN(const Tensor images, ReadIdx(image_path));
+  GM_ASSIGN_OR_RETURN(Tensor images, ReadIdx(image_path));
   GM_ASSIGN_OR_RETURN(const Tensor stored_labels, ReadIdx(label_path));
-  const int64_t samples = images.shape()[0];
   if (images.shape().size() < 2) {
     return InvalidArgument(image_path, ": images: ", images.spec().ToString(), ", expected at least 2 dimensions");
   }
-  GM_ASSIGN_OR_RETURN(Tensor labels, ConvertLabels(stored_labels, label_path, options.classes));
-  if (samples != labels.shape()[0]) {
-    return InvalidArgument(image_path, " has ", samples, " images, but ", label_path, " has ", labels.shape()[0],
+  const int64_t samples = images.shape()[0];
+  if (samples != stored_labels.shape()[0]) {
+    return InvalidArgument(image_path, " has ", samples, " images, but ", label_path, " has ", stored_labels.shape()[0],
                            " labels");
+  }
+  GM_ASSIGN_OR_RETURN(Tensor labels, ConvertLabels(stored_labels, label_path, options.classes));
+  const bool bytes = images.dtype() == DType::kU8;
+  if (!bytes && images.dtype() != DType::kF32) {
+    GM_ASSIGN_OR_RETURN(images, ConvertImages(images, image_path));
   }
   GM_ASSIGN_OR_RETURN(Tensor x, images.Reshaped({samples, images.num_elements() / samples}));
   absl::StatusOr<Dataset> dataset = Dataset::Create({{"x", std::move(x)}, {"label", std::move(labels)}});
   if (!dataset.ok()) return Annotate(dataset.status(), image_path, ": ");
-  if (images.dtype() != DType::kU8) return dataset;
+  if (!bytes) return dataset;
   return dataset->WithNormalization("x", Normalization::Scale(1.0 / 255));
 }
 

@@ -1,6 +1,6 @@
 // IDX, the format of MNIST and its relatives: 0, 0, a type, the number of dimensions, each dimension as a big-endian
-// u32, then the values, big-endian. Files are taken as hostile: every length is checked before it is used, and memory
-// grows only with the bytes that are really there.
+// u32, then the values, big-endian. Files are taken as hostile: every length is checked before it is used, and one that
+// the bytes of the file cannot back takes no memory.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct IdxOptions {
 
 // The images and labels of `directory` under MNIST's names: {train,t10k}-images-idx3-ubyte and
 // {train,t10k}-labels-idx1-ubyte, each as it is or with .gz. Fields: "x" [samples, pixels], u8 normalised by 1/255
-// (other dtypes as stored), and "label" i64 [samples].
+// when they go into a batch and all others f32, their numbers unchanged, and "label" i64 [samples].
 absl::StatusOr<Dataset> LoadIdxDirectory(const std::string& directory, Split split, const IdxOptions& options = {});
 
 }  // namespace gemmill

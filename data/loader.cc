@@ -22,8 +22,8 @@ absl::StatusOr<Tensor> Batch::operator[](absl::string_view name) const {
 // Reads batches one after another; with prefetch, in a thread of its own that starts with the first batch asked for.
 class Loader::Reader {
  public:
-  Reader(std::shared_ptr<const SampleSource> source, const LoaderOptions& options)
-      : source_(std::move(source)), options_(options) {}
+  Reader(std::shared_ptr<const SampleSource> source, int64_t size, const LoaderOptions& options)
+      : source_(std::move(source)), size_(size), options_(options) {}
 
   ~Reader() {
     {
@@ -55,9 +55,9 @@ class Loader::Reader {
   absl::Status Seek(BatchPosition position) {
     constexpr int64_t kMaxEpoch = int64_t{1} << 62;
     if (position.epoch < 0 || position.epoch > kMaxEpoch || position.first_sample < 0 ||
-        position.first_sample > source_->size()) {
+        position.first_sample > size_) {
       return OutOfRange("position is epoch ", position.epoch, ", sample ", position.first_sample,
-                        "; expected 0 <= epoch <= 2^62 and 0 <= sample <= ", source_->size());
+                        "; expected 0 <= epoch <= 2^62 and 0 <= sample <= ", size_);
     }
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -71,33 +71,29 @@ class Loader::Reader {
   }
 
   int64_t batches_per_epoch() const {
-    const int64_t full = source_->size() / options_.global_batch;
-    return options_.drop_last || source_->size() % options_.global_batch == 0 ? full : full + 1;
+    const int64_t full = size_ / options_.global_batch;
+    return options_.drop_last || size_ % options_.global_batch == 0 ? full : full + 1;
   }
   const LoaderOptions& options() const { return options_; }
 
  private:
   // The next epoch's start where this epoch has no batch left.
   BatchPosition Normalized(BatchPosition position) const {
-    const int64_t left = source_->size() - position.first_sample;
+    const int64_t left = size_ - position.first_sample;
     if (left < (options_.drop_last ? options_.global_batch : 1)) return {position.epoch + 1, 0};
     return position;
   }
 
   Batch Read(BatchPosition position) {
-    if (order_epoch_ != position.epoch) {
-      order_ = EpochOrder(source_->size(), options_.shuffle, options_.seed, position.epoch);
-      order_epoch_ = position.epoch;
-    }
     Batch batch;
     batch.position = position;
-    batch.global_samples = std::min(options_.global_batch, source_->size() - position.first_sample);
+    batch.global_samples = std::min(options_.global_batch, size_ - position.first_sample);
     batch.next = Normalized({position.epoch, position.first_sample + batch.global_samples});
     batch.last_in_epoch = batch.next.epoch != position.epoch;
     const Share share = RankShare(batch.global_samples, options_.rank, options_.world);
     batch.rank_offset = share.begin;
     batch.samples = share.end - share.begin;
-    batch.status = Fill(batch);
+    batch.status = CatchExceptions([&] { return Fill(batch); });
     if (!batch.status.ok()) {
       batch.fields.clear();
       batch.samples = 0;
@@ -107,7 +103,12 @@ class Loader::Reader {
     return batch;
   }
 
-  absl::Status Fill(Batch& batch) const {
+  absl::Status Fill(Batch& batch) {
+    if (order_epoch_ != batch.position.epoch) {
+      order_epoch_ = -1;
+      order_ = EpochOrder(size_, options_.shuffle, options_.seed, batch.position.epoch);
+      order_epoch_ = batch.position.epoch;
+    }
     const absl::Span<const int64_t> index(order_.data() + batch.position.first_sample + batch.rank_offset,
                                           static_cast<size_t>(batch.samples));
     GM_ASSIGN_OR_RETURN(batch.index, Tensor::From(index, {batch.samples}));
@@ -150,6 +151,7 @@ class Loader::Reader {
   }
 
   const std::shared_ptr<const SampleSource> source_;
+  const int64_t size_;
   const LoaderOptions options_;
   BatchPosition position_;  // of the user: the batch to hand out next
 
@@ -171,6 +173,7 @@ absl::StatusOr<Loader> Loader::Create(Dataset dataset, const LoaderOptions& opti
 }
 
 absl::StatusOr<Loader> Loader::Create(std::shared_ptr<const SampleSource> source, const LoaderOptions& options) {
+  if (source == nullptr) return InvalidArgument("the source of samples is null");
   const int64_t size = source->size();
   if (size < 1) return InvalidArgument("the data set has ", size, " samples, expected at least 1");
   if (options.world < 1) return InvalidArgument("world is ", options.world, ", expected at least 1");
@@ -187,7 +190,7 @@ absl::StatusOr<Loader> Loader::Create(std::shared_ptr<const SampleSource> source
                            " ranks that share it");
   }
   if (options.prefetch < 0) return InvalidArgument("prefetch is ", options.prefetch, ", expected 0 or more batches");
-  return Loader(std::make_unique<Reader>(std::move(source), options));
+  return Loader(std::make_unique<Reader>(std::move(source), size, options));
 }
 
 Loader::Loader(std::unique_ptr<Reader> reader) : reader_(std::move(reader)) {}

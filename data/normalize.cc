@@ -7,8 +7,9 @@
 #include "gemmill/runtime/status.h"
 
 namespace gemmill {
+namespace {
 
-absl::StatusOr<Normalization> Standardize(const Dataset& train, absl::string_view name, Statistics statistics) {
+absl::StatusOr<Normalization> Find(const Dataset& train, absl::string_view name, Statistics statistics) {
   GM_ASSIGN_OR_RETURN(const Tensor values, train.field(name));
   const int64_t row = statistics == Statistics::kGlobal ? 1 : values.num_elements() / train.size();
   const int64_t rows = row == 0 ? 0 : values.num_elements() / row;
@@ -39,6 +40,12 @@ absl::StatusOr<Normalization> Standardize(const Dataset& train, absl::string_vie
     if (deviation > 0) result.scale[j] = 1 / deviation;
   }
   return result;
+}
+
+}  // namespace
+
+absl::StatusOr<Normalization> Standardize(const Dataset& train, absl::string_view name, Statistics statistics) {
+  return CatchExceptions([&] { return Find(train, name, statistics); });
 }
 
 }  // namespace gemmill

@@ -21,7 +21,7 @@ void ParseFlags(int argc, char** argv, absl::string_view usage, absl::string_vie
   for (int i = 1; i < argc; ++i) {
     const absl::string_view argument = argv[i];
     if (argument == "--") break;
-    if (argument != "--help" && argument != "-help" && argument != "-h") continue;
+    if (!absl::StartsWith(argument, "--help") && !absl::StartsWith(argument, "-help") && argument != "-h") continue;
     std::cout << usage << "\n\n";
     std::vector<std::pair<std::string, std::string>> lines;
     for (const auto& [name, flag] : absl::GetAllFlags()) {

@@ -34,6 +34,9 @@ namespace gemmill::examples {
 namespace {
 
 absl::Status CheckFlags() {
+  if (absl::GetFlag(FLAGS_data).empty()) {
+    return InvalidArgument("--data is empty, expected a directory with MNIST's four IDX files");
+  }
   GM_RETURN_IF_ERROR(CheckRange("epochs", absl::GetFlag(FLAGS_epochs), 0));
   GM_RETURN_IF_ERROR(CheckRange("global_batch", absl::GetFlag(FLAGS_global_batch), 0));
   GM_RETURN_IF_ERROR(CheckRange("micro_batch", absl::GetFlag(FLAGS_micro_batch), 0));
@@ -99,6 +102,8 @@ absl::Status Train() {
   const int64_t epochs = absl::GetFlag(FLAGS_epochs) > 0
                              ? absl::GetFlag(FLAGS_epochs)
                              : std::max<int64_t>(5, (999 + steps_per_epoch) / steps_per_epoch);
+  // All steps are counted in 64 bits, and some more that schedules round up to.
+  GM_RETURN_IF_ERROR(CheckRange("epochs", epochs, 0, (INT64_MAX - 2) / steps_per_epoch));
   const int64_t steps = epochs * steps_per_epoch;
   GM_ASSIGN_OR_RETURN(const Schedule schedule, MakeSchedule(steps));
 

@@ -1,8 +1,7 @@
 #include "gemmill/layers/initialize.h"
 
+#include <algorithm>
 #include <cmath>
-#include <utility>
-#include <vector>
 
 #include "gemmill/runtime/philox.h"
 
@@ -16,6 +15,10 @@ bool IsUniform(Initializer initializer) {
 
 // The standard deviation, or for kUniform the bound.
 absl::StatusOr<double> Spread(const Shape& shape, Initializer initializer, double scale) {
+  if (!(scale >= 0 && std::isfinite(scale))) {
+    return InvalidArgument("an initializer's scale (a normal distribution's deviation) is ", scale,
+                           ", expected a finite number of 0 or more");
+  }
   if (initializer == Initializer::kNormal || initializer == Initializer::kUniform) return scale;
   if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0) {
     return InvalidArgument("Kaiming and Xavier initializers take a weight [outputs, inputs], got ", ShapeString(shape));
@@ -41,17 +44,20 @@ absl::StatusOr<Var> MakeParameter(const Shape& shape, Initializer initializer, c
   if (!IsFloating(options.dtype)) {
     return InvalidArgument("parameters are f32, bf16 or f64, got ", DTypeName(options.dtype));
   }
-  std::vector<float> values(static_cast<size_t>(count), initializer == Initializer::kOnes ? 1.0f : 0.0f);
-  if (initializer != Initializer::kZeros && initializer != Initializer::kOnes) {
+  const absl::StatusOr<Tensor> host = Tensor::Empty({shape, DType::kF32});
+  if (!host.ok()) return Annotate(host.status(), "a parameter ", ShapeString(shape), ": ");
+  float* values = static_cast<float*>(host->data());
+  if (initializer == Initializer::kZeros || initializer == Initializer::kOnes) {
+    std::fill_n(values, count, initializer == Initializer::kOnes ? 1.0f : 0.0f);
+  } else {
     GM_ASSIGN_OR_RETURN(const double spread, Spread(shape, initializer, scale));
     const philox::Sequence sequence(options.seed, 0);
     for (int64_t i = 0; i < count; ++i) {
       const double unit = IsUniform(initializer) ? 2.0 * sequence.Uniform(i) - 1.0 : sequence.Normal(i);
-      values[static_cast<size_t>(i)] = static_cast<float>(spread * unit);
+      values[i] = static_cast<float>(spread * unit);
     }
   }
-  GM_ASSIGN_OR_RETURN(const Tensor host, Tensor::From(values, shape));
-  GM_ASSIGN_OR_RETURN(const Tensor moved, host.To(options.device));
+  GM_ASSIGN_OR_RETURN(const Tensor moved, host->To(options.device));
   if (options.dtype == DType::kF32) return Var::Parameter(moved);
   const Var cast = Apply1(op::Cast{options.dtype}, {Var(moved)}, Caller::Here());
   GM_ASSIGN_OR_RETURN(const Tensor stored, cast.Value());

@@ -46,8 +46,9 @@ absl::StatusOr<Linear> Linear::Create(const LinearOptions& options, const InitOp
 
 absl::StatusOr<Linear> Linear::FromParameters(Var weight, Var bias, Activation activation) {
   GM_RETURN_IF_ERROR(weight.status());
-  if (weight.shape().size() != 2) {
-    return InvalidArgument("Linear: weight is ", weight.spec().ToString(), ", expected [outputs, inputs]");
+  if (weight.shape().size() != 2 || !IsFloating(weight.dtype())) {
+    return InvalidArgument("Linear: weight is ", weight.spec().ToString(),
+                           ", expected f32, bf16 or f64 [outputs, inputs]");
   }
   if (bias.node() != nullptr) {
     GM_RETURN_IF_ERROR(bias.status());
@@ -78,6 +79,7 @@ absl::StatusOr<Mlp> Mlp::Create(const MlpOptions& options, const InitOptions& in
   for (int64_t size : options.sizes) {
     if (size < 1) return InvalidArgument("Mlp: sizes are ", sizes, ", expected each to be at least 1");
   }
+  GM_RETURN_IF_ERROR(Dropout::Create({.rate = options.dropout}).status());
   std::vector<Linear> layers;
   std::vector<Dropout> dropouts;
   for (size_t i = 0; i + 1 < options.sizes.size(); ++i) {

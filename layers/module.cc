@@ -50,10 +50,12 @@ Var Module::parameter(const std::string& name) const {
       absl::StrJoin(parameters_, ", ", [](std::string* out, const NamedParameter& p) { out->append(p.name); }))));
 }
 
-void Module::Freeze(const std::function<bool(const std::string& name)>& matches, bool freeze) const {
+absl::Status Module::Freeze(const std::function<bool(const std::string& name)>& matches, bool freeze) const {
+  if (matches == nullptr) return InvalidArgument("Freeze: the function that says which parameters is empty");
   for (const NamedParameter& parameter : parameters_) {
     if (matches(parameter.name)) parameter.value.SetRequiresGrad(!freeze);
   }
+  return absl::OkStatus();
 }
 
 Var Module::AddParameter(const std::string& parameter_name, Var value) {

@@ -31,7 +31,7 @@ class Module {
   Var parameter(const std::string& name) const;
 
   // Freezes (or, with false, thaws) the parameters for whose name `matches` is true.
-  void Freeze(const std::function<bool(const std::string& name)>& matches, bool freeze = true) const;
+  absl::Status Freeze(const std::function<bool(const std::string& name)>& matches, bool freeze = true) const;
 
   // What the module is called inside the module that holds it; empty for the outermost.
   const std::string& name() const { return name_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 
 #include "gemmill/runtime/cpu/memory.h"
 #include "gemmill/runtime/status.h"
@@ -21,16 +22,25 @@ absl::Status NoMemory(Device device) {
   return absl::UnimplementedError(absl::StrCat("device ", device.ToString(), " has no memory in this build"));
 }
 
+absl::Status Exhausted(int64_t bytes, Device device) {
+  return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes on ", device.ToString(),
+                                                   ", which has ", TotalBytes(device), " in all, ", BytesInUse(device),
+                                                   " of them in use"));
+}
+
 }  // namespace
+
+absl::Status CheckFits(int64_t bytes, Device device) {
+  if (bytes <= TotalBytes(device) - BytesInUse(device)) return absl::OkStatus();
+  return Exhausted(bytes, device);
+}
 
 absl::StatusOr<void*> AllocateBytes(int64_t bytes, Device device) {
   if (device.kind != Device::Kind::kCpu) return NoMemory(device);
+  GM_RETURN_IF_ERROR(CheckFits(bytes, device));
   void* data = cpu::Allocate(bytes);
+  if (data == nullptr) return Exhausted(bytes, device);
   const size_t slot = Slot(device);
-  if (data == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes on ", device.ToString(),
-                                                     ", beside the ", in_use[slot].load(), " bytes in use"));
-  }
   const int64_t now = in_use[slot].fetch_add(bytes) + bytes;
   int64_t before = peak[slot].load();
   while (before < now && !peak[slot].compare_exchange_weak(before, now)) {
@@ -62,6 +72,9 @@ absl::Status CopyOnDevice(const void* source, void* destination, int64_t bytes, 
   return absl::OkStatus();
 }
 
+int64_t TotalBytes(Device device) {
+  return device.kind == Device::Kind::kCpu ? cpu::TotalBytes() : std::numeric_limits<int64_t>::max();
+}
 int64_t BytesInUse(Device device) { return in_use[Slot(device)]; }
 int64_t PeakBytes(Device device) { return peak[Slot(device)]; }
 void ResetPeakBytes(Device device) { peak[Slot(device)] = in_use[Slot(device)].load(); }

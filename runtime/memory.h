@@ -12,6 +12,10 @@ namespace gemmill {
 
 inline constexpr int64_t kAlignment = 64;
 
+// ResourceExhausted if the device cannot have `bytes` more beside what is in use: its system may hand out more than it
+// has, and end the process that then uses it.
+absl::Status CheckFits(int64_t bytes, Device device);
+
 // At least `bytes` bytes, aligned to kAlignment; ResourceExhausted when there are none. Never null, even for 0 bytes.
 absl::StatusOr<void*> AllocateBytes(int64_t bytes, Device device);
 void FreeBytes(void* data, int64_t bytes, Device device);
@@ -20,6 +24,8 @@ absl::Status CopyFromHost(const void* host, void* data, int64_t bytes, Device de
 absl::Status CopyToHost(const void* data, void* host, int64_t bytes, Device device);
 absl::Status CopyOnDevice(const void* source, void* destination, int64_t bytes, Device device);
 
+// What the device has in all; for the CPU, of memory and swap, what this process may use.
+int64_t TotalBytes(Device device);
 // What Gemmill's tensors hold on the device now, and the most since the last ResetPeakBytes.
 int64_t BytesInUse(Device device);
 int64_t PeakBytes(Device device);

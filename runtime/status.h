@@ -2,6 +2,9 @@
 // and the two macros that pass an error on.
 #pragma once
 
+#include <exception>
+#include <new>
+#include <stdexcept>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -27,6 +30,24 @@ template <typename... Parts>
 absl::Status Annotate(const absl::Status& status, const Parts&... parts) {
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(parts..., status.message()));
+}
+
+// fn(), which returns a Status or StatusOr, with what is thrown inside it made an error: of standard containers that
+// grow with what a user or a file asks for, and of a user's code on a thread of ours.
+template <typename Fn>
+auto CatchExceptions(Fn&& fn) -> decltype(fn()) {
+  constexpr char kNoMemory[] = "the system has no memory left for this";
+  try {
+    return fn();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(kNoMemory);
+  } catch (const std::length_error&) {  // of a container asked for more than it can ever hold
+    return absl::ResourceExhaustedError(kNoMemory);
+  } catch (const std::exception& thrown) {
+    return absl::InternalError(absl::StrCat("an exception was thrown: ", thrown.what()));
+  } catch (...) {
+    return absl::InternalError("an exception was thrown that is no std::exception");
+  }
 }
 
 }  // namespace gemmill

@@ -1,8 +1,7 @@
 #include "gemmill/runtime/tensor.h"
 
+#include <cstring>
 #include <utility>
-
-#include "gemmill/runtime/memory.h"
 
 namespace gemmill {
 
@@ -29,12 +28,10 @@ absl::StatusOr<Tensor> Tensor::Empty(const Spec& spec) {
 }
 
 absl::StatusOr<Tensor> Tensor::Zeros(const Spec& spec) {
-  GM_RETURN_IF_ERROR(CheckedNumElements(spec.shape, SizeOf(spec.dtype)).status());
+  GM_ASSIGN_OR_RETURN(const Tensor host, Empty(Spec{spec.shape, spec.dtype, Device::Cpu()}));
   // All-zero bytes are the zero of every dtype.
-  const std::vector<char> zeros(static_cast<size_t>(spec.bytes()), 0);
-  GM_ASSIGN_OR_RETURN(Tensor tensor, Empty(spec));
-  GM_RETURN_IF_ERROR(CopyFromHost(zeros.data(), tensor.data(), spec.bytes(), spec.device));
-  return tensor;
+  std::memset(host.data(), 0, static_cast<size_t>(spec.bytes()));
+  return host.To(spec.device);
 }
 
 Tensor Tensor::View(void* data, const Spec& spec) {
@@ -51,18 +48,18 @@ absl::StatusOr<Tensor> Tensor::FromBytes(const void* host, int64_t count, const 
   return tensor;
 }
 
-absl::Status Tensor::ReadBytes(void* host, DType asked) const {
+absl::Status Tensor::CheckRead(DType asked) const {
   if (!valid()) return absl::FailedPreconditionError("an empty Tensor has no values to read");
   if (asked != dtype()) {
     return InvalidArgument("a tensor of ", DTypeName(dtype()), " was read as ", DTypeName(asked));
   }
-  return CopyToHost(data(), host, spec_.bytes(), spec_.device);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<double>> Tensor::ToDoubles() const {
   const auto convert = [this]<typename T>(T) -> absl::StatusOr<std::vector<double>> {
     GM_ASSIGN_OR_RETURN(const std::vector<T> values, ToVector<T>());
-    std::vector<double> doubles(values.size());
+    GM_ASSIGN_OR_RETURN(std::vector<double> doubles, HostVector<double>(num_elements()));
     for (size_t i = 0; i < values.size(); ++i) {
       if constexpr (std::is_same_v<T, bf16>) {
         doubles[i] = static_cast<float>(values[i]);
@@ -112,10 +109,13 @@ absl::StatusOr<Tensor> Tensor::Rows(int64_t start, int64_t stop) const {
 absl::StatusOr<Tensor> Tensor::To(Device device) const {
   if (!valid()) return absl::FailedPreconditionError("an empty Tensor has no values to move");
   if (device == spec_.device) return *this;
-  std::vector<char> host(static_cast<size_t>(spec_.bytes()));
-  GM_RETURN_IF_ERROR(CopyToHost(data(), host.data(), spec_.bytes(), spec_.device));
+  if (spec_.device != Device::Cpu() && device != Device::Cpu()) {
+    GM_ASSIGN_OR_RETURN(const Tensor host, To(Device::Cpu()));
+    return host.To(device);
+  }
   GM_ASSIGN_OR_RETURN(Tensor moved, Empty(Spec{spec_.shape, spec_.dtype, device}));
-  GM_RETURN_IF_ERROR(CopyFromHost(host.data(), moved.data(), spec_.bytes(), device));
+  GM_RETURN_IF_ERROR(device == Device::Cpu() ? CopyToHost(data(), moved.data(), spec_.bytes(), spec_.device)
+                                             : CopyFromHost(data(), moved.data(), spec_.bytes(), device));
   return moved;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "gemmill/runtime/memory.h"
 #include "gemmill/runtime/spec.h"
 #include "gemmill/runtime/status.h"
 
@@ -88,7 +89,10 @@ class Tensor {
   Tensor(std::shared_ptr<Buffer> buffer, Spec spec, int64_t offset = 0)
       : buffer_(std::move(buffer)), offset_(offset), spec_(std::move(spec)) {}
   static absl::StatusOr<Tensor> FromBytes(const void* host, int64_t count, const Spec& spec);
-  absl::Status ReadBytes(void* host, DType asked) const;
+  absl::Status CheckRead(DType asked) const;
+  // `count` values on the host; ResourceExhausted when it has no room for them.
+  template <typename T>
+  static absl::StatusOr<std::vector<T>> HostVector(int64_t count);
 
   std::shared_ptr<Buffer> buffer_;
   int64_t offset_ = 0;  // bytes
@@ -102,9 +106,17 @@ absl::StatusOr<Tensor> Tensor::From(absl::Span<const T> values, const Shape& sha
 
 template <typename T>
 absl::StatusOr<std::vector<T>> Tensor::ToVector() const {
-  std::vector<T> values(static_cast<size_t>(valid() && dtype() == DTypeOf<T>::value ? num_elements() : 0));
-  GM_RETURN_IF_ERROR(ReadBytes(values.data(), DTypeOf<T>::value));
+  GM_RETURN_IF_ERROR(CheckRead(DTypeOf<T>::value));
+  GM_ASSIGN_OR_RETURN(std::vector<T> values, HostVector<T>(num_elements()));
+  GM_RETURN_IF_ERROR(CopyToHost(data(), values.data(), spec_.bytes(), spec_.device));
   return values;
+}
+
+template <typename T>
+absl::StatusOr<std::vector<T>> Tensor::HostVector(int64_t count) {
+  GM_RETURN_IF_ERROR(CheckFits(count * static_cast<int64_t>(sizeof(T)), Device::Cpu()));
+  return CatchExceptions(
+      [&]() -> absl::StatusOr<std::vector<T>> { return std::vector<T>(static_cast<size_t>(count)); });
 }
 
 }  // namespace gemmill

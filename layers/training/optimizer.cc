@@ -16,7 +16,7 @@ namespace {
 
 absl::Status WantRange(const char* name, double value, double least, double below) {
   if (value >= least && value < below) return absl::OkStatus();
-  return InvalidArgument(name, " is ", value, ", expected ", least, " <= ", name, " < ", below);
+  return InvalidArgument(name, " is ", value, ", expected at least ", least, " and below ", below);
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -33,6 +33,11 @@ absl::StatusOr<Optimizer::Started> Optimizer::Start(absl::Span<const NamedParame
   GM_RETURN_IF_ERROR(WantRange("learning_rate", learning_rate_, 0, kInfinity));
   GM_RETURN_IF_ERROR(WantRange("weight_decay", weight_decay_, 0, kInfinity));
   GM_RETURN_IF_ERROR(Check());
+  for (const ParameterGroup& group : groups_) {
+    if (group.matches == nullptr) return InvalidArgument(Name(), ": a parameter group's `matches` is empty");
+    GM_RETURN_IF_ERROR(WantRange("a parameter group's weight_decay", group.weight_decay, 0, kInfinity));
+    GM_RETURN_IF_ERROR(WantRange("a parameter group's learning_rate_scale", group.learning_rate_scale, 0, kInfinity));
+  }
   Started started;
   std::map<const void*, std::string> by_address;
   for (const NamedParameter& parameter : parameters) {
@@ -58,8 +63,9 @@ absl::StatusOr<Optimizer::Started> Optimizer::Start(absl::Span<const NamedParame
   const auto add = [&](const NamedParameter& parameter, const std::string& kind) -> absl::Status {
     const Spec& spec = parameter.value.spec();
     const DType dtype = spec.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-    GM_ASSIGN_OR_RETURN(Tensor zeros, Tensor::Zeros(Spec{spec.shape, dtype, spec.device}));
-    started.state.push_back({parameter.name, kind, std::move(zeros)});
+    absl::StatusOr<Tensor> zeros = Tensor::Zeros(Spec{spec.shape, dtype, spec.device});
+    if (!zeros.ok()) return Annotate(zeros.status(), Name(), ": the ", kind, " of ", parameter.name, ": ");
+    started.state.push_back({parameter.name, kind, *std::move(zeros)});
     return absl::OkStatus();
   };
   for (const std::string& kind : StateNames()) {

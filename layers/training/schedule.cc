@@ -51,7 +51,9 @@ absl::Status Schedule::Check() const {
   }
   if (kind_ == Kind::kStep && every_ < 1)
     return InvalidArgument("schedule: a step every ", every_, ", expected 1 or more");
-  if (!(factor_ >= 0)) return InvalidArgument("schedule: factor ", factor_, ", expected 0 or more");
+  if (!(factor_ >= 0 && std::isfinite(factor_))) {
+    return InvalidArgument("schedule: factor ", factor_, ", expected a finite number of 0 or more");
+  }
   return absl::OkStatus();
 }
 

@@ -48,6 +48,8 @@ double ReadScalar(const Tensor& tensor) {
 
 absl::StatusOr<Trainer> Trainer::Make(const Module& model, std::shared_ptr<Optimizer> optimizer, LossFunction loss,
                                       const TrainerOptions& options) {
+  if (optimizer == nullptr) return InvalidArgument("the optimizer is null");
+  if (loss == nullptr) return InvalidArgument("the loss function is empty");
   if (options.global_batch < 1) {
     return InvalidArgument("global_batch is ", options.global_batch, ", expected at least 1");
   }
@@ -265,6 +267,7 @@ absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset, Caller call
 
 absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset, int64_t batch_size,
                                               Device device, absl::string_view label, Caller caller) {
+  if (logits == nullptr) return InvalidArgument("the function that gives logits is empty");
   const Stopwatch watch;
   const NoGradScope no_grad;
   Evaluation evaluation;

@@ -1,7 +1,11 @@
 #include "gemmill/runtime/cpu/memory.h"
 
+#include <sys/sysinfo.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -23,6 +27,24 @@ struct Kept {
 Kept& kept() {
   static Kept* const instance = new Kept;  // never destroyed: tensors may outlive static objects
   return *instance;
+}
+
+// The number in a file of cgroup's; where there is none (no such file, or "max"), the largest.
+int64_t CgroupLimit(const char* path) {
+  int64_t limit = 0;
+  return std::ifstream(path) >> limit ? limit : std::numeric_limits<int64_t>::max();
+}
+
+int64_t ReadTotalBytes() {
+  struct sysinfo machine;
+  if (sysinfo(&machine) != 0) return std::numeric_limits<int64_t>::max();
+  const int64_t unit = machine.mem_unit;
+  const int64_t memory =
+      std::min({static_cast<int64_t>(machine.totalram) * unit, CgroupLimit("/sys/fs/cgroup/memory.max"),
+                CgroupLimit("/sys/fs/cgroup/memory/memory.limit_in_bytes")});
+  const int64_t swap =
+      std::min(static_cast<int64_t>(machine.totalswap) * unit, CgroupLimit("/sys/fs/cgroup/memory.swap.max"));
+  return memory + swap;
 }
 
 int64_t Rounded(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
@@ -65,6 +87,11 @@ void Free(void* data, int64_t bytes) {
 
 void Copy(const void* source, void* destination, int64_t bytes) {
   if (bytes > 0) std::memcpy(destination, source, static_cast<size_t>(bytes));
+}
+
+int64_t TotalBytes() {
+  static const int64_t total = ReadTotalBytes();
+  return total;
 }
 
 void ReleaseKept() {

@@ -11,6 +11,9 @@ void* Allocate(int64_t bytes);
 void Free(void* data, int64_t bytes);
 void Copy(const void* source, void* destination, int64_t bytes);
 
+// What the process can have at most: the machine's memory and swap, or less where a cgroup says so.
+int64_t TotalBytes();
+
 // Gives the kept blocks back to the system.
 void ReleaseKept();
 

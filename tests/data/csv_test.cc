@@ -6,6 +6,7 @@
 namespace gemmill {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -104,6 +105,30 @@ TEST(CsvTest, FindsOutAboutTheHeader) {
               HasSubstr("line 1, column index 0: 'a' is not a number"));
   EXPECT_THAT(Error(Parse("a,k\n1,0\n", {.label = "k", .header = CsvHeader::kNo})),
               HasSubstr("by name, but header is kNo"));
+}
+
+// A first row is a header only where all of its fields can be nothing but names; no sample goes missing.
+TEST(CsvTest, AFirstRowThatIsNoCleanDataIsNoHeader) {
+  for (const char* row : {"?,1", "1.2.3,1", "NA,1", "a,-1", "12/03/2020,cat", "\"1,5\",cat", "-.5.,cat", "+7 cm,cat"}) {
+    EXPECT_THAT(Error(Parse(absl::StrCat(row, "\n2,0\n"))),
+                AllOf(HasSubstr("f.csv: line 1, column index 0: "), HasSubstr("is not a number"),
+                      HasSubstr("if this line is a header, set header to kYes")))
+        << row;
+  }
+  for (const char* row : {",1", ",cat", "\"\",cat"}) {
+    EXPECT_THAT(Error(Parse(absl::StrCat(row, "\n2,dog\n"))),
+                AllOf(HasSubstr("f.csv: line 1, column index 0: the field is empty"), HasSubstr("set header to kYes")));
+  }
+  EXPECT_THAT(Error(Parse("1,2,0\n1,,0\n")), testing::Not(HasSubstr("header")));
+  EXPECT_EQ(Must(Parse(",k\n2,0\n", {.label = -1, .header = CsvHeader::kYes})).size(), 1);
+  EXPECT_EQ(Must(Parse(",k\n2,0\n", {.label = "k"})).size(), 1);
+  EXPECT_EQ(Must(Parse("-width,.x,k\n3,2,0\n")).size(), 1);
+  EXPECT_EQ(Must(Parse("5,1st\n6,2nd\n")).size(), 2);
+}
+
+TEST(CsvTest, ClassNamesDiffer) {
+  EXPECT_THAT(Error(Parse("1,a\n", {.label = 1, .class_names = {"a", "b", "a"}})),
+              HasSubstr("f.csv: class_names has 'a' twice"));
 }
 
 TEST(CsvTest, RaggedRowsNameTheirLine) {

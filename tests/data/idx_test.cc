@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cmath>
 
 #include "tests/data/gzip.h"
 #include "tests/data/testing.h"
@@ -98,8 +99,27 @@ TEST(IdxTest, DimensionsThatOverflowOrHoldNothing) {
 // 2^50 bytes: to allocate them would fail.
 TEST(IdxTest, AClaimedSizeIsNotAllocatedBeforeTheDataIsThere) {
   const std::string bytes = Header(8, {1u << 30, 1u << 20}) + "some values";
-  EXPECT_THAT(Error(ParseIdx(bytes, "f")), HasSubstr("truncated after 11 of 1125899906842624 bytes"));
-  EXPECT_THAT(Error(ParseIdx(Gzip(bytes), "f")), HasSubstr("truncated after 11 of 1125899906842624 bytes"));
+  EXPECT_THAT(Error(ParseIdx(bytes, "f")),
+              HasSubstr("truncated: they take 1125899906842624 bytes, and at most 11 follow"));
+  EXPECT_THAT(Error(ParseIdx(Gzip(bytes), "f")), HasSubstr("truncated: they take 1125899906842624 bytes, and at most"));
+}
+
+// Zeros pack as tightly as anything can.
+TEST(IdxTest, ReadsMuchThatIsPackedTightly) {
+  const Tensor tensor = Must(ParseIdx(Gzip(Header(11, {1000, 9999}) + std::string(2 * 9999000, '\0')), "f"));
+  EXPECT_EQ(tensor.spec().ToString(), "i32[1000, 9999]");
+  EXPECT_EQ(Values<int32_t>(tensor), std::vector<int32_t>(9999000, 0));
+}
+
+TEST(IdxTest, ReadsMoreThanOneChunkInOrder) {
+  std::string bytes = Header(12, {100000});
+  std::vector<int32_t> expected;
+  for (int32_t i = 0; i < 100000; ++i) {
+    bytes += BigEndian(static_cast<uint32_t>(i), 4);
+    expected.push_back(i);
+  }
+  EXPECT_EQ(Values<int32_t>(Must(ParseIdx(bytes, "f"))), expected);
+  EXPECT_THAT(Error(ParseIdx(Gzip(bytes.substr(0, 300000)), "f")), HasSubstr("truncated after 299992 of 400000 bytes"));
 }
 
 TEST(IdxTest, UnpackingStopsAtWhatTheHeaderClaims) {
@@ -154,6 +174,28 @@ TEST(IdxDirectoryTest, FloatingImagesAreKeptAndCheckedForNan) {
   directory.Write("train-labels-idx1-ubyte", Labels("\1"));
   EXPECT_THAT(Error(LoadIdxDirectory(directory.path(), Split::kTrain)),
               StartsWith(images + ": field 'x' of sample 0, column 1 is nan"));
+}
+
+TEST(IdxDirectoryTest, ImagesOfAnyTypeAreF32) {
+  const TemporaryDirectory directory;
+  directory.Write("train-labels-idx1-ubyte", Labels("\1"));
+  const auto load = [&](int type, const std::string& values) {
+    directory.Write("train-images-idx3-ubyte", Header(type, {1, 2}) + values);
+    return LoadIdxDirectory(directory.path(), Split::kTrain);
+  };
+  const auto batch = [&](int type, const std::string& values) {
+    const Dataset dataset = Must(load(type, values));
+    EXPECT_EQ(Must(dataset.field("x")).spec().ToString(), "f32[1, 2]");
+    return Values<float>(Must(dataset.Gather({0}))[0].values);
+  };
+  const auto f64 = [](double value) { return BigEndian(std::bit_cast<uint64_t>(value), 8); };
+  EXPECT_THAT(batch(9, "\x7f\xff"), ElementsAre(127, -1));
+  EXPECT_THAT(batch(11, "\x01\x02\xff\xfe"), ElementsAre(258, -2));
+  EXPECT_THAT(batch(12, BigEndian(1u << 30, 4) + BigEndian(0xFFFFFFFF, 4)), ElementsAre(1 << 30, -1));
+  EXPECT_THAT(batch(13, BigEndian(0x3F800000, 4) + BigEndian(0x40000000, 4)), ElementsAre(1, 2));
+  EXPECT_THAT(batch(14, f64(0.1) + f64(-1e-300)), ElementsAre(0.1f, 0));
+  EXPECT_THAT(Error(load(14, f64(0) + f64(1e300))), HasSubstr("a value of sample 0 is 1e+300, too large for f32"));
+  EXPECT_THAT(Error(load(14, f64(0) + f64(INFINITY))), HasSubstr("column 1 is inf"));
 }
 
 TEST(IdxDirectoryTest, MissingAndUnreadablePathsAreNamed) {

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <limits>
+#include <new>
 #include <numeric>
+#include <stdexcept>
+#include <utility>
 
 #include "tests/data/testing.h"
 
@@ -211,6 +215,7 @@ TEST(LoaderTest, AShortLastBatchLeavesSomeRanksWithAnEmptyOne) {
 
 TEST(LoaderTest, RefusesSizesThatCannotBe) {
   const auto error = [](const LoaderOptions& options) { return Error(Loader::Create(Numbered(10), options)); };
+  EXPECT_THAT(Error(Loader::Create(std::shared_ptr<const SampleSource>(), {.global_batch = 1})), HasSubstr("null"));
   EXPECT_THAT(error({}), HasSubstr("global_batch is 0, expected 1 to the data set's 10 samples"));
   EXPECT_THAT(error({.global_batch = -5}), HasSubstr("global_batch is -5"));
   EXPECT_THAT(error({.global_batch = 11}), HasSubstr("global_batch is 11, expected 1 to the data set's 10 samples"));
@@ -263,6 +268,38 @@ TEST(LoaderTest, AFailedReadIsABatchWithAnErrorAndCanBeTriedAgain) {
       EXPECT_EQ(last.samples, 0);
     }
     EXPECT_THAT(Epoch(loader), ElementsAre(3, 4, 5, 6, 7, 8, 9, 10, 11));
+  }
+}
+
+// Throws when the samples are asked for for the first time.
+class ThrowingSource : public SampleSource {
+ public:
+  explicit ThrowingSource(std::function<void()> thrower) : thrower_(std::move(thrower)) {}
+
+  int64_t size() const override { return dataset_.size(); }
+  absl::StatusOr<std::vector<Field>> Gather(absl::Span<const int64_t> index) const override {
+    if (!thrown_.exchange(true)) thrower_();
+    return dataset_.Gather(index);
+  }
+
+ private:
+  Dataset dataset_ = Numbered(4);
+  std::function<void()> thrower_;
+  mutable std::atomic<bool> thrown_ = false;
+};
+
+TEST(LoaderTest, WhatASourceThrowsIsTheBatchsError) {
+  for (int64_t prefetch : {0, 2}) {
+    const auto status_of = [&](std::function<void()> thrower) {
+      Loader loader = Must(Loader::Create(std::make_shared<ThrowingSource>(std::move(thrower)),
+                                          {.global_batch = 2, .shuffle = false, .prefetch = prefetch}));
+      const absl::Status status = loader.Next().status;
+      EXPECT_EQ(Epoch(loader), UpTo(4));
+      return status;
+    };
+    EXPECT_THAT(status_of([] { throw std::runtime_error("disk 7 is gone"); }).message(), HasSubstr("disk 7 is gone"));
+    EXPECT_EQ(status_of([] { throw std::bad_alloc(); }).code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_FALSE(status_of([] { throw 7; }).ok());
   }
 }
 

@@ -29,6 +29,9 @@ if(MODE STREQUAL "find_package")
 
   # Every installed header can be included, so none includes one that stays behind.
   file(GLOB_RECURSE headers RELATIVE ${WORK_DIR}/prefix/include ${WORK_DIR}/prefix/include/*.h)
+  if("gemmill/data/visit.h" IN_LIST headers OR NOT "gemmill/data/dataset.h" IN_LIST headers)
+    message(FATAL_ERROR "the headers installed are not those a user may include: ${headers}")
+  endif()
   list(TRANSFORM headers REPLACE "(.+)" "#include \"\\1\"\n")
   list(JOIN headers "" headers)
   file(WRITE ${WORK_DIR}/headers.cc "${headers}")

@@ -1,5 +1,6 @@
 // What train_mlp says of a command line or of data that is wrong: a line or two that name the matter, and exit code 1.
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,8 @@ TEST(TrainMlpRefusesTest, Numbers) {
   ExpectRefuses("--epochs -1", {"epochs", "-1"});
   ExpectRefuses("--epochs abc", {"epochs", "abc"});
   ExpectRefuses("--epochs 99999999999999999999", {"epochs", "99999999999999999999"});
+  ExpectRefuses("--epochs 9000000000000000000", {"epochs", "9000000000000000000"});
+  ExpectRefuses("--epochs 9223372036854775807 --global_batch 1000 --schedule step", {"epochs", "9223372036854775807"});
   ExpectRefuses("--epochs", {"epochs"});
   ExpectRefuses("--seed -1", {"seed", "-1"});
   ExpectRefuses("--threads -2", {"threads", "-2"});
@@ -66,6 +69,7 @@ TEST(TrainMlpRefusesTest, Sizes) {
   ExpectRefuses("--hidden 32x32", {"hidden", "32x32"});
   ExpectRefuses("--hidden 99999999999999999999", {"hidden", "99999999999999999999"});
   ExpectRefuses("--hidden 4611686018427387904", {"4611686018427387904"});
+  ExpectRefuses("--hidden 1000000000000", {"[1000000000000, 64]", "no memory for 256000000000000 bytes"});
 }
 
 TEST(TrainMlpRefusesTest, BatchesThatDoNotFit) {
@@ -95,6 +99,7 @@ TEST(TrainMlpRefusesTest, MetricsThatCannotBeWritten) {
 
 TEST(TrainMlpRefusesTest, MissingData) {
   const TemporaryDirectory directory;
+  ExpectRefuses("--data \"\"", {"--data is empty"});
   ExpectRefuses("--epochs 1 --data /no/such/nowhere", {"nowhere"});
   ExpectRefuses("--epochs 1 --data " + directory.path(), {directory.path(), "train-images"});
   const std::string file = directory.Write("file", "text");
@@ -119,8 +124,19 @@ TEST(TrainMlpRefusesTest, DataThatDoesNotBelongTogether) {
   ExpectRefuses("--epochs 1 --data " + data.path(), {"train-labels"});
 }
 
+// A label file may ask for as many classes as 32 bits can count.
+TEST(TrainMlpRefusesTest, ClassesBeyondTheMachine) {
+  const Spoilt data;
+  std::filesystem::remove(data.file("train-images-idx3-ubyte.gz"));
+  std::filesystem::remove(data.file("train-labels-idx1-ubyte.gz"));
+  std::ofstream(data.file("train-images-idx3-ubyte"))
+      << std::string("\0\0\x08\3\0\0\0\2\0\0\0\x08\0\0\0\x08", 16) + std::string(128, '\1');
+  std::ofstream(data.file("train-labels-idx1-ubyte")) << std::string("\0\0\x0C\1\0\0\0\2\0\0\0\0\x7f\xff\xff\xfe", 16);
+  ExpectRefuses("--epochs 1 --hidden 32768 --data " + data.path(), {"[2147483647, 32768]", "no memory"});
+}
+
 TEST(TrainMlpRefusesTest, HelpIsNoError) {
-  for (const char* flag : {"--help", "-h", "--epochs 1 --help"}) {
+  for (const char* flag : {"--help", "-h", "--epochs 1 --help", "--helpfull", "--helpshort", "--help=epochs"}) {
     const Finished run = RunProgram("train_mlp", flag);
     EXPECT_EQ(run.exit_code, 0);
     for (const char* name :

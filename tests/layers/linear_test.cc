@@ -58,6 +58,19 @@ TEST(LinearTest, Refuses) {
   EXPECT_THAT(Error(Linear::FromParameters(Parameter({1, 2}, {2, 1}), Parameter({1}, {1}))),
               AllOf(HasSubstr("f32[1]"), HasSubstr("f32[2, 1]")));
   EXPECT_THAT(Error(Linear::FromParameters(Var(), Var())), HasSubstr("empty Var"));
+  EXPECT_THAT(Error(Linear::FromParameters(Parameter({1, 2}, {1, 2}, DType::kI32), Var())), HasSubstr("i32[1, 2]"));
+}
+
+TEST(LinearTest, SizesBeyondTheMachine) {
+  const absl::Status linear = Linear::Create({.inputs = 64, .outputs = int64_t{1} << 42}).status();
+  EXPECT_EQ(linear.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(linear), HasSubstr("[4398046511104, 64]"));
+  for (DType dtype : {DType::kF32, DType::kBf16, DType::kF64}) {
+    const InitOptions init{.dtype = dtype};
+    EXPECT_TRUE(absl::IsResourceExhausted(Embedding::Create({.rows = int64_t{1} << 50, .width = 4}, init).status()));
+    EXPECT_TRUE(absl::IsResourceExhausted(LayerNorm::Create({.width = int64_t{1} << 50}, init).status()));
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(Mlp::Create({.sizes = {64, int64_t{1} << 45, 10}}).status()));
 }
 
 TEST(LinearTest, ErrorsNameTheLineThatCalledTheLayer) {
@@ -72,6 +85,8 @@ TEST(MlpTest, Refuses) {
   EXPECT_THAT(Error(Mlp::Create({.sizes = {4, 0, 2}})), HasSubstr("4,0,2"));
   EXPECT_THAT(Error(Mlp::Create({.sizes = {4, -3, 2}})), HasSubstr("4,-3,2"));
   EXPECT_THAT(Error(Mlp::Create({.sizes = {4, 3, 2}, .dropout = 1})), HasSubstr("rate is 1"));
+  EXPECT_THAT(Error(Mlp::Create({.sizes = {4, 2}, .dropout = 5})), HasSubstr("rate is 5"));
+  EXPECT_FALSE(Mlp::Create({.sizes = {4, 2}, .dropout = NAN}).ok());
 }
 
 TEST(MlpTest, ErrorsNameTheLineAndTheLayer) {
@@ -113,6 +128,8 @@ TEST(EmbeddingTest, LooksUpRows) {
   EXPECT_THAT(Message(embedding(Constant({4}, {1}, DType::kI64))), AllOf(at, HasSubstr("4")));
   EXPECT_THAT(Message(embedding(Constant({-1}, {1}, DType::kI64))), HasSubstr("-1"));
   EXPECT_THAT(Error(Embedding::Create({.rows = 0, .width = 2})), AllOf(HasSubstr("0 rows"), HasSubstr("width 2")));
+  EXPECT_THAT(Error(Embedding::Create({.rows = 2, .width = 2, .deviation = NAN})), HasSubstr("deviation) is nan"));
+  EXPECT_THAT(Error(Embedding::Create({.rows = 2, .width = 2, .deviation = -1})), HasSubstr("deviation) is -1"));
 }
 
 TEST(NormTest, KnownValues) {

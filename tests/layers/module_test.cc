@@ -132,7 +132,7 @@ TEST(ModuleTest, TiedWeights) {
 
 TEST(ModuleTest, Freezing) {
   const Mlp mlp = Mlp::Create({.sizes = {3, 2, 2}}).value();
-  mlp.Freeze([](const std::string& name) { return name.rfind("fc1", 0) == 0; });
+  ASSERT_TRUE(mlp.Freeze([](const std::string& name) { return name.rfind("fc1", 0) == 0; }).ok());
   EXPECT_THAT(Names(mlp.trainable()), ElementsAre("fc2.weight", "fc2.bias"));
   EXPECT_THAT(Summary(mlp), HasSubstr("8 parameters frozen"));
   const std::vector<double> frozen = Read(mlp.parameter("fc1.weight"));
@@ -142,9 +142,10 @@ TEST(ModuleTest, Freezing) {
   ASSERT_TRUE(optimizer.Apply(mlp.trainable(), Grad(Sum(mlp(x) * mlp(x)), mlp.parameters())).ok());
   EXPECT_EQ(Read(mlp.parameter("fc1.weight")), frozen);
   EXPECT_NE(Read(mlp.parameter("fc2.weight")), trained);
-  mlp.Freeze([](const std::string&) { return true; });
+  ASSERT_TRUE(mlp.Freeze([](const std::string&) { return true; }).ok());
   EXPECT_TRUE(mlp.trainable().empty());
-  mlp.Freeze([](const std::string&) { return true; }, false);
+  ASSERT_TRUE(mlp.Freeze([](const std::string&) { return true; }, false).ok());
+  EXPECT_THAT(Message(mlp.Freeze(nullptr)), HasSubstr("Freeze"));
   EXPECT_EQ(mlp.trainable().size(), 4u);
   EXPECT_THAT(Summary(mlp), Not(HasSubstr("frozen")));
 }

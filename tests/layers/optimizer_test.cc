@@ -110,8 +110,23 @@ TEST(OptimizerTest, RefusesHyperparameters) {
   EXPECT_THAT(error(AdamW({.epsilon = -1})), HasSubstr("epsilon is -1"));
   EXPECT_THAT(error(AdamW({.weight_decay = -1})), HasSubstr("weight_decay is -1"));
   EXPECT_THAT(error(Sgd({.momentum = 1})), HasSubstr("momentum is 1"));
+  const auto all = [](const std::string&) { return true; };
+  EXPECT_THAT(error(Sgd({.groups = {{all, -1, 1}}})), HasSubstr("group's weight_decay is -1"));
+  EXPECT_THAT(error(Sgd({.groups = {{all, NAN, 1}}})), HasSubstr("group's weight_decay is nan"));
+  EXPECT_THAT(error(AdamW({.groups = {{all, 0, -2}}})), HasSubstr("group's learning_rate_scale is -2"));
+  EXPECT_THAT(error(AdamW({.groups = {{all, 0, INFINITY}}})), HasSubstr("group's learning_rate_scale is inf"));
+  EXPECT_THAT(error(AdamW({.groups = {{nullptr, 0, 1}}})), AllOf(HasSubstr("adamw"), HasSubstr("`matches` is empty")));
   EXPECT_THAT(error(Sgd({.nesterov = true})), HasSubstr("nesterov"));
   ExpectVar(parameters[0].value, {1});
+}
+
+// A parameter that only claims its bytes.
+TEST(OptimizerTest, StateBeyondTheMachine) {
+  float value = 1;
+  const Var w = Var::Parameter(Tensor::View(&value, {{int64_t{1} << 50}}));
+  const absl::Status status = AdamW().Apply({{"fc.weight", w}}, {w});
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), HasSubstr("adamw: the exp_avg of fc.weight: no memory for"));
 }
 
 TEST(OptimizerTest, AnErrorLeavesEverythingAsItWas) {

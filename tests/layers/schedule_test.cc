@@ -49,6 +49,8 @@ TEST(ScheduleTest, Refuses) {
   EXPECT_THAT(Message(Schedule::Step(0, 0.5).Check()), HasSubstr("every 0"));
   EXPECT_THAT(Message(Schedule::Step(3, -0.5).Check()), HasSubstr("-0.5"));
   EXPECT_FALSE(Schedule::Step(3, NAN).Check().ok());
+  EXPECT_THAT(Message(Schedule::Step(2, INFINITY).Check()), HasSubstr("factor inf"));
+  EXPECT_FALSE(Schedule::WarmupCosine(1, 2, INFINITY).Check().ok());
 }
 
 }  // namespace

@@ -51,6 +51,10 @@ TEST_F(TrainerTest, OptionsAreChecked) {
   };
   EXPECT_THAT(error({.global_batch = 100, .micro_batch = 133}), AllOf(HasSubstr("133"), HasSubstr("100")));
   EXPECT_THAT(error({.global_batch = 100, .micro_batch = -1}), AllOf(HasSubstr("-1"), HasSubstr("100")));
+  EXPECT_THAT(Message(Trainer::Make(model_, nullptr, ClassificationLoss(model_), {.global_batch = 1}).status()),
+              HasSubstr("optimizer is null"));
+  EXPECT_THAT(Message(Trainer::Create(model_, Sgd(), nullptr, {.global_batch = 1}).status()),
+              HasSubstr("loss function is empty"));
   EXPECT_THAT(error({.global_batch = 0}), HasSubstr("global_batch is 0"));
   EXPECT_THAT(error({.global_batch = -5}), HasSubstr("global_batch is -5"));
   EXPECT_THAT(error({.global_batch = 1, .clip_norm = -2}), HasSubstr("clip_norm is -2"));
@@ -58,7 +62,7 @@ TEST_F(TrainerTest, OptionsAreChecked) {
   EXPECT_THAT(error({.global_batch = 1, .schedule = Schedule::Step(0, 1)}), HasSubstr("schedule"));
   EXPECT_EQ(Make({.global_batch = 8}).options().micro_batch, 8);
   EXPECT_EQ(Make({.global_batch = 8, .micro_batch = 8}).options().micro_batch, 8);
-  model_.Freeze([](const std::string&) { return true; });
+  ASSERT_TRUE(model_.Freeze([](const std::string&) { return true; }).ok());
   EXPECT_THAT(error({.global_batch = 1}), HasSubstr("frozen"));
 }
 
@@ -235,7 +239,7 @@ TEST_F(TrainerTest, DropoutDiffersFromStepToStep) {
 }
 
 TEST_F(TrainerTest, FrozenAndUnusedParametersStay) {
-  model_.Freeze([](const std::string& name) { return name == "fc1.weight"; });
+  ASSERT_TRUE(model_.Freeze([](const std::string& name) { return name == "fc1.weight"; }).ok());
   const auto before = Snapshot(model_);
   Trainer trainer = Make();
   for (const Batch& batch : batches_) MustStep(trainer, batch);
@@ -277,6 +281,7 @@ TEST_F(TrainerTest, EvaluationIsTheMeanOverAllSamples) {
   EXPECT_EQ(Snapshot(model), before);
   EXPECT_FALSE(EvaluateClassifier([&](const Inputs& in) { return model(in["y"]); }, dataset, 8).ok());
   EXPECT_FALSE(EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, dataset, 0).ok());
+  EXPECT_THAT(Message(EvaluateClassifier(nullptr, dataset, 8).status()), HasSubstr("logits is empty"));
 }
 
 TEST_F(TrainerTest, EvaluationLeavesOutIgnoredLabels) {
