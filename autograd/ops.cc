@@ -234,8 +234,8 @@ Var ApplyDropout(Located x, const DropoutOptions& options) {
                              samples, " samples of the batch; give DropoutOptions::index"));
     }
     const auto at = [&](const Var& var) { return Located(var, x.caller.file, x.caller.line); };
-    index = at(Iota(rows, x.var.device(), x.caller)) +
-            at(at(random->first_sample) * static_cast<double>(rows / samples));
+    index =
+        at(Iota(rows, x.var.device(), x.caller)) + at(at(random->first_sample) * static_cast<double>(rows / samples));
   }
   return Apply1(op::Dropout{options.rate, options.stream}, {x.var, random->key, index}, x.caller);
 }

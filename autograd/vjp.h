@@ -64,6 +64,8 @@ NotDifferentiable VjpRule(const op::OneHot& op, const Site& site);
 // vjp_custom.cc
 NotDifferentiable VjpRule(const op::Sgd& op, const Site& site);
 NotDifferentiable VjpRule(const op::AdamW& op, const Site& site);
+NotDifferentiable VjpRule(const op::FusedMatMul& op, const Site& site);
+NotDifferentiable VjpRule(const op::ActivationBiasGrad& op, const Site& site);
 std::variant<Gradients, NotDifferentiable> VjpRule(const op::Custom& op, const Site& site);
 
 // The gradients of the inputs of any op, by its rule.

@@ -49,6 +49,10 @@ struct Flops {
   }
   int64_t operator()(const op::Sgd& op) const { return (op.momentum == 0 ? 4 : 6) * First(op.weight_decay.size()); }
   int64_t operator()(const op::AdamW& op) const { return 14 * First(op.weight_decay.size()); }
+  int64_t operator()(const op::FusedMatMul& op) const {
+    return (*this)(op.matmul) + Elements() * ((op.bias ? 1 : 0) + (op.activation.has_value() ? 1 : 0));
+  }
+  int64_t operator()(const op::ActivationBiasGrad&) const { return 3 * Elements(); }
   int64_t operator()(const op::Custom&) const { return 0; }  // unknown
 
   // The elements of the first `count` outputs.
@@ -75,6 +79,7 @@ OpCost Cost(const Op& op, Specs inputs, Specs outputs) {
   for (const Spec& spec : inputs) cost.bytes += spec.bytes();
   for (const Spec& spec : outputs) cost.bytes += spec.bytes();
   if (const auto* matmul = std::get_if<op::MatMul>(&op)) cost.gemm = Gemm(*matmul, inputs, outputs);
+  if (const auto* fused = std::get_if<op::FusedMatMul>(&op)) cost.gemm = Gemm(fused->matmul, inputs, outputs);
   return cost;
 }
 

@@ -69,7 +69,7 @@ bool MayRunInPlace(const Op& op, size_t i, size_t o) {
   // is not the output's. Optimizer updates are made for it: outputs stand in the order of the state inputs.
   if (std::holds_alternative<op::Unary>(op) || std::holds_alternative<op::UnaryGrad>(op) ||
       std::holds_alternative<op::Binary>(op) || std::holds_alternative<op::Where>(op) ||
-      std::holds_alternative<op::Reshape>(op)) {
+      std::holds_alternative<op::Reshape>(op) || std::holds_alternative<op::ActivationBiasGrad>(op)) {
     return o == 0;
   }
   if (std::holds_alternative<op::Dropout>(op)) return i == 0 && o == 0;

@@ -216,6 +216,21 @@ Result InferRule(const op::AdamW& op, Specs in) {
   return Update(in, 2, op.weight_decay.size(), op.learning_rate_scale.size());
 }
 
+Result InferRule(const op::FusedMatMul& op, Specs in) {
+  GM_RETURN_IF_ERROR(WantCount(in, op.bias ? 3 : 2));
+  GM_ASSIGN_OR_RETURN(std::vector<Spec> out, InferRule(op.matmul, in.first(2)));
+  if (op.bias) GM_RETURN_IF_ERROR(WantSpec("bias", in[2], {out[0].shape.back()}, out[0].dtype));
+  if (op.keep) out.push_back(out[0]);
+  return out;
+}
+
+Result InferRule(const op::ActivationBiasGrad& op, Specs in) {
+  GM_ASSIGN_OR_RETURN(std::vector<Spec> out, InferRule(op::UnaryGrad{op.fn}, in));
+  GM_RETURN_IF_ERROR(WantRank(in[0], 1));
+  out.push_back(Like(in, 0, {in[0].shape.back()}));
+  return out;
+}
+
 Result InferRule(const op::Custom& op, Specs in) {
   if (op.custom == nullptr) return InvalidArgument("holds no CustomOp");
   return op.custom->Infer(in);

@@ -89,6 +89,8 @@ Result InferRule(const op::Dropout& op, Specs in);
 Result InferRule(const op::GlobalNorm& op, Specs in);
 Result InferRule(const op::Sgd& op, Specs in);
 Result InferRule(const op::AdamW& op, Specs in);
+Result InferRule(const op::FusedMatMul& op, Specs in);
+Result InferRule(const op::ActivationBiasGrad& op, Specs in);
 Result InferRule(const op::Custom& op, Specs in);
 // infer_movement.cc
 Result InferRule(const op::BroadcastTo& op, Specs in);

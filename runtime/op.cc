@@ -61,6 +61,13 @@ struct Namer {
   std::string operator()(const op::GlobalNorm&) const { return "GlobalNorm"; }
   std::string operator()(const op::Sgd&) const { return "Sgd"; }
   std::string operator()(const op::AdamW&) const { return "AdamW"; }
+  std::string operator()(const op::FusedMatMul& op) const {
+    const char* activation = op.activation.has_value() ? FnName(*op.activation) : "";
+    return absl::StrCat("MatMul", op.bias ? " bias" : "", *activation == 0 ? "" : " ", activation);
+  }
+  std::string operator()(const op::ActivationBiasGrad& op) const {
+    return absl::StrCat(FnName(op.fn), " gradient bias gradient");
+  }
   std::string operator()(const op::Custom& op) const { return op.custom == nullptr ? "Custom" : op.custom->Name(); }
 };
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -236,7 +237,8 @@ struct Cast {
   bool operator==(const Cast&) const = default;
 };
 
-// () -> `value` everywhere; an integer dtype must hold it exactly. The one op that says its device, having no input to take it from (Iota too).
+// () -> `value` everywhere; an integer dtype must hold it exactly. The one op that says its device, having no input to
+// take it from (Iota too).
 struct Fill {
   Shape shape;
   DType dtype = DType::kF32;
@@ -253,9 +255,9 @@ struct Iota {
 };
 
 // (x [rows..., N], key i64 [2], index i64 [rows]) -> x / (1 - rate) where kept, 0 where dropped. Element (r, c) is
-// dropped when word c % 4 of Philox4x32-10 is below rate * 2^32, whose key is made of key[0], a seed, and the stream, and
-// whose counter of index[r], c / 4 and key[1], a step (philox.h): the mask depends on the position in the global batch,
-// never on how the batch was split. Its gradient is itself.
+// dropped when word c % 4 of Philox4x32-10 is below rate * 2^32, whose key is made of key[0], a seed, and the stream,
+// and whose counter of index[r], c / 4 and key[1], a step (philox.h): the mask depends on the position in the global
+// batch, never on how the batch was split. Its gradient is itself.
 struct Dropout {
   float rate = 0.5f;
   int64_t stream = 0;
@@ -295,6 +297,25 @@ struct AdamW {
   bool operator==(const AdamW&) const = default;
 };
 
+// What passes make of several ops (runtime/passes): the same bits, in fewer walks over memory. They have no gradients,
+// because passes run after Grad.
+
+// (a, b[, bias [N]]) -> activation(a b + bias), as MatMul, Binary kAdd and Unary give it; with `keep` there is a second
+// output, a b + bias.
+struct FusedMatMul {
+  MatMul matmul;
+  bool bias = false;
+  std::optional<UnaryFn> activation;
+  bool keep = false;
+  bool operator==(const FusedMatMul&) const = default;
+};
+
+// (v [..., N], dy [..., N]) -> (dx [..., N], dbias [N]): UnaryGrad, and the sum of its rows.
+struct ActivationBiasGrad {
+  UnaryFn fn;
+  bool operator==(const ActivationBiasGrad&) const = default;
+};
+
 }  // namespace op
 
 // A user's own op. Objects are immutable and compared by address. Derive from autograd::CustomOp for one with a
@@ -319,7 +340,8 @@ using Op =
     std::variant<op::MatMul, op::Unary, op::UnaryGrad, op::Binary, op::Where, op::Reduce, op::ArgMax, op::BroadcastTo,
                  op::Softmax, op::SoftmaxGrad, op::Normalize, op::NormalizeGrad, op::CrossEntropy, op::CrossEntropyGrad,
                  op::GatherRows, op::ScatterAddRows, op::Reshape, op::Permute, op::Slice, op::Unslice, op::Concat,
-                 op::OneHot, op::Cast, op::Fill, op::Iota, op::Dropout, op::GlobalNorm, op::Sgd, op::AdamW, op::Custom>;
+                 op::OneHot, op::Cast, op::Fill, op::Iota, op::Dropout, op::GlobalNorm, op::Sgd, op::AdamW,
+                 op::FusedMatMul, op::ActivationBiasGrad, op::Custom>;
 
 // "MatMul", "gelu", "reduce sum", ...
 std::string OpName(const Op& op);

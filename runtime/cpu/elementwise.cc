@@ -1,5 +1,7 @@
 // Functions of one element and their gradients, and the choice between two. See binary.cc for functions of two
 // elements.
+#include "gemmill/runtime/cpu/elementwise.h"
+
 #include "gemmill/runtime/cpu/dispatch.h"
 #include "gemmill/runtime/cpu/loops.h"
 #include "gemmill/runtime/cpu/parallel.h"
@@ -8,25 +10,6 @@
 
 namespace gemmill::cpu {
 namespace {
-
-// Roughly what an element costs, in nanoseconds.
-double Cost(UnaryFn fn, DType dtype) {
-  switch (fn) {
-    case UnaryFn::kNeg:
-    case UnaryFn::kAbs:
-    case UnaryFn::kSqrt:
-    case UnaryFn::kRsqrt:
-    case UnaryFn::kRelu:
-      return 0.2;
-    case UnaryFn::kSin:
-    case UnaryFn::kCos:
-      return 8;
-    default:
-      return dtype == DType::kF64 ? 10 : 0.8;
-  }
-}
-
-using UnaryLoop = void (*)(const void* x, int64_t begin, int64_t end, void* y);
 
 template <UnaryFn kFn, typename T>
 void ApplyUnary(const void* x_data, int64_t begin, int64_t end, void* y_data) {
@@ -44,8 +27,6 @@ UnaryLoop ChooseUnary(DType dtype) {
   }
   return DispatchFloating(dtype, [](auto tag) -> UnaryLoop { return &ApplyUnary<kFn, typename decltype(tag)::Type>; });
 }
-
-using UnaryGradLoop = void (*)(const void* v, const void* dy, int64_t begin, int64_t end, void* dx);
 
 template <UnaryFn kFn, typename T>
 void ApplyUnaryGrad(const void* v_data, const void* dy_data, int64_t begin, int64_t end, void* dx_data) {
@@ -75,11 +56,39 @@ void RunWhere(const void* condition_data, const void* a_data, const void* b_data
 
 }  // namespace
 
+double UnaryCost(UnaryFn fn, DType dtype) {
+  switch (fn) {
+    case UnaryFn::kNeg:
+    case UnaryFn::kAbs:
+    case UnaryFn::kSqrt:
+    case UnaryFn::kRsqrt:
+    case UnaryFn::kRelu:
+      return 0.2;
+    case UnaryFn::kSin:
+    case UnaryFn::kCos:
+      return 8;
+    default:
+      return dtype == DType::kF64 ? 10 : 0.8;
+  }
+}
+
+UnaryLoop UnaryLoopOf(UnaryFn fn, DType dtype) {
+  return DispatchEnum<UnaryFn, kUnaryFnCount>(
+      fn, [&](auto constant) { return ChooseUnary<decltype(constant)::value>(dtype); });
+}
+
+UnaryGradLoop UnaryGradLoopOf(UnaryFn fn, DType dtype) {
+  return DispatchEnum<UnaryFn, kUnaryFnCount>(fn, [&](auto constant) {
+    return DispatchFloating(dtype, [](auto tag) -> UnaryGradLoop {
+      return &ApplyUnaryGrad<decltype(constant)::value, typename decltype(tag)::Type>;
+    });
+  });
+}
+
 absl::StatusOr<Kernel> Prepare(const op::Unary& op, Specs in, Specs out) {
   const DType dtype = in[0].dtype;
-  const UnaryLoop apply =
-      DispatchEnum<UnaryFn, kUnaryFnCount>(op.fn, [&](auto fn) { return ChooseUnary<decltype(fn)::value>(dtype); });
-  return Kernel{.run = [apply, count = out[0].num_elements(), grain = Grain(Cost(op.fn, dtype))](
+  const UnaryLoop apply = UnaryLoopOf(op.fn, dtype);
+  return Kernel{.run = [apply, count = out[0].num_elements(), grain = Grain(UnaryCost(op.fn, dtype))](
                            const KernelArguments& args, Stream&) {
     ParallelFor(count, grain, [&](int64_t begin, int64_t end) { apply(args.inputs[0], begin, end, args.outputs[0]); });
     return absl::OkStatus();
@@ -88,12 +97,8 @@ absl::StatusOr<Kernel> Prepare(const op::Unary& op, Specs in, Specs out) {
 
 absl::StatusOr<Kernel> Prepare(const op::UnaryGrad& op, Specs in, Specs out) {
   const DType dtype = in[0].dtype;
-  const UnaryGradLoop apply = DispatchEnum<UnaryFn, kUnaryFnCount>(op.fn, [&](auto fn) {
-    return DispatchFloating(dtype, [](auto tag) -> UnaryGradLoop {
-      return &ApplyUnaryGrad<decltype(fn)::value, typename decltype(tag)::Type>;
-    });
-  });
-  return Kernel{.run = [apply, count = out[0].num_elements(), grain = Grain(Cost(op.fn, dtype))](
+  const UnaryGradLoop apply = UnaryGradLoopOf(op.fn, dtype);
+  return Kernel{.run = [apply, count = out[0].num_elements(), grain = Grain(UnaryCost(op.fn, dtype))](
                            const KernelArguments& args, Stream&) {
     ParallelFor(count, grain, [&](int64_t begin, int64_t end) {
       apply(args.inputs[0], args.inputs[1], begin, end, args.outputs[0]);

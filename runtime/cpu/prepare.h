@@ -49,6 +49,9 @@ absl::StatusOr<Kernel> Prepare(const op::Dropout& op, Specs in, Specs out);
 // optimizer.cc
 absl::StatusOr<Kernel> Prepare(const op::Sgd& op, Specs in, Specs out);
 absl::StatusOr<Kernel> Prepare(const op::AdamW& op, Specs in, Specs out);
+// fused.cc
+absl::StatusOr<Kernel> Prepare(const op::FusedMatMul& op, Specs in, Specs out);
+absl::StatusOr<Kernel> Prepare(const op::ActivationBiasGrad& op, Specs in, Specs out);
 // custom.cc
 absl::StatusOr<Kernel> Prepare(const op::Custom& op, Specs in, Specs out);
 

@@ -20,6 +20,7 @@ using WithoutKernel =
     OpList<op::MatMul, op::UnaryGrad, op::Binary, op::Where, op::Reduce, op::ArgMax, op::BroadcastTo, op::Softmax,
            op::SoftmaxGrad, op::Normalize, op::NormalizeGrad, op::CrossEntropy, op::CrossEntropyGrad, op::GatherRows,
            op::ScatterAddRows, op::Reshape, op::Permute, op::Slice, op::Unslice, op::Concat, op::OneHot, op::Cast,
-           op::Fill, op::Iota, op::Dropout, op::GlobalNorm, op::Sgd, op::AdamW, op::Custom>;
+           op::Fill, op::Iota, op::Dropout, op::GlobalNorm, op::Sgd, op::AdamW, op::FusedMatMul,
+           op::ActivationBiasGrad, op::Custom>;
 
 }  // namespace gemmill::cuda

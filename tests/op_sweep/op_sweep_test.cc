@@ -62,7 +62,8 @@ bool HasGradient(const Sample& sample) {
   if (const auto* binary = std::get_if<op::Binary>(&sample.op)) return !IsComparison(binary->fn);
   if (const auto* cast = std::get_if<op::Cast>(&sample.op)) return cast->dtype == DType::kF64;
   return !std::holds_alternative<op::ArgMax>(sample.op) && !std::holds_alternative<op::Sgd>(sample.op) &&
-         !std::holds_alternative<op::AdamW>(sample.op);
+         !std::holds_alternative<op::AdamW>(sample.op) && !std::holds_alternative<op::FusedMatMul>(sample.op) &&
+         !std::holds_alternative<op::ActivationBiasGrad>(sample.op);
 }
 
 // f: a function of the sample's f64 inputs. Compares Grad(f) with central differences, element by element.

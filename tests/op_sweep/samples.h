@@ -56,6 +56,8 @@ Samples SamplesOf(For<op::Custom>);
 Samples SamplesOf(For<op::MatMul>);
 Samples SamplesOf(For<op::Sgd>);
 Samples SamplesOf(For<op::AdamW>);
+Samples SamplesOf(For<op::FusedMatMul>);
+Samples SamplesOf(For<op::ActivationBiasGrad>);
 // samples_reduce.cc
 Samples SamplesOf(For<op::Reduce>);
 Samples SamplesOf(For<op::ArgMax>);

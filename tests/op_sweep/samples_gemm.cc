@@ -1,5 +1,8 @@
 #include "tests/op_sweep/samples.h"
 
+#include <optional>
+#include <utility>
+
 namespace gemmill {
 
 Samples SamplesOf(For<op::MatMul>) {
@@ -73,6 +76,35 @@ Samples SamplesOf(For<op::Sgd>) {
 
 Samples SamplesOf(For<op::AdamW>) {
   return UpdateSamples(op::AdamW{0.9f, 0.99f, 1e-8f, {0.1f, 0}, {1, 2}}, op::AdamW{0.9f, 0.99f, 1e-8f, {0}, {1}}, 2);
+}
+
+Samples SamplesOf(For<op::FusedMatMul>) {
+  Samples samples;
+  for (const bool bias : {true, false}) {
+    for (const std::optional<UnaryFn> activation :
+         {std::optional<UnaryFn>(), std::optional(UnaryFn::kRelu), std::optional(UnaryFn::kGeluErf)}) {
+      for (const bool keep : {false, true}) {
+        for (const Shape& a : {Shape{3, 5}, Shape{1, 5}, Shape{0, 5}, Shape{2, 3, 5}, Shape{64, 5}}) {
+          Sample sample{op::FusedMatMul{{false, true}, bias, activation, keep},
+                        {Value(a, -1, 1, 1), Value({7, 5}, -1, 1, 2)}};
+          if (bias) sample.inputs.push_back(Value({7}, -1, 1, 3));
+          samples.push_back(std::move(sample));
+        }
+      }
+    }
+  }
+  return samples;
+}
+
+Samples SamplesOf(For<op::ActivationBiasGrad>) {
+  Samples samples;
+  for (const UnaryFn fn : {UnaryFn::kRelu, UnaryFn::kGeluErf, UnaryFn::kTanh}) {
+    for (const Shape& shape :
+         {Shape{3, 5}, Shape{1, 1}, Shape{0, 5}, Shape{3, 0}, Shape{2, 3, 600}, Shape{300, 2}, Shape{4}}) {
+      samples.push_back({op::ActivationBiasGrad{fn}, {Value(shape, -2, 2, 1), Value(shape, -1, 1, 2)}});
+    }
+  }
+  return samples;
 }
 
 }  // namespace gemmill
