@@ -65,6 +65,7 @@ std::shared_ptr<OneDnnGemm> OneDnnGemm::Create(const Gemm& gemm, int threads) {
 
 absl::StatusOr<std::shared_ptr<OneDnnGemm>> OneDnnGemm::Get(const Gemm& gemm) {
   if (gemm.dtype != DType::kF32 && gemm.dtype != DType::kBf16) return nullptr;
+  if (!OneDnnCanAddress(gemm)) return nullptr;
   static std::mutex& mutex = *new std::mutex;
   static auto& kept = *new std::map<std::pair<Gemm, int>, std::shared_ptr<OneDnnGemm>>;
   const std::pair key(gemm, ThreadsFor(gemm));

@@ -16,7 +16,7 @@ namespace gemmill::cpu {
 class OneDnnGemm {
  public:
   // The primitive for `gemm` at the current NumThreads(); null where oneDNN has none on this machine (f64; bf16 on
-  // older instruction sets). Any thread may call it.
+  // older instruction sets) or none that is right (OneDnnCanAddress). Any thread may call it.
   static absl::StatusOr<std::shared_ptr<OneDnnGemm>> Get(const Gemm& gemm);
 
   OneDnnGemm() = default;  // for Get alone

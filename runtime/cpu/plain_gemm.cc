@@ -1,6 +1,7 @@
 #include "gemmill/runtime/cpu/plain_gemm.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "gemmill/runtime/cpu/dispatch.h"
 #include "gemmill/runtime/cpu/lanes.h"
@@ -12,6 +13,12 @@ namespace {
 // The tile of C that is summed in registers: rows, and vectors of columns.
 constexpr int64_t kRows = 4;
 constexpr int64_t kVectors = 4;
+template <typename C>
+constexpr int64_t kColumns = kVectors* kLanes<C>;
+// The tiles, one below the other, that share a packed block of B, and that block's rows: so many terms are summed in
+// the compute type before they are added in f64.
+constexpr int64_t kTiles = 4;
+constexpr int64_t kDepth = 128;
 
 // Where element (row, column) of a matrix lies.
 struct Strides {
@@ -19,26 +26,38 @@ struct Strides {
   int64_t column;
 };
 
-// The tile of C at `c` of `rows` rows and `columns` columns. Sums always run over a whole tile, padded with zeros: the
-// inner loops have constant counts, and unrolled they keep the sums in registers.
+template <typename C>
+using Wide = typename VectorOf<double, kLanes<C>* static_cast<int>(sizeof(double))>::Type;
+template <typename C>
+using Totals = Wide<C>[kRows][kVectors];
+
+// A block of B. Columns of `packed` from `columns` on keep what they held: their sums are not stored, and the inner
+// loops have constant counts.
 template <typename T, typename C = ComputeType<T>>
-void ComputeTile(const Gemm& gemm, const T* a, Strides strides_a, const T* b, Strides strides_b, T* c, int64_t rows,
-                 int64_t columns) {
-  Lanes<C> sum[kRows][kVectors] = {};
-  T b_row[kVectors * kLanes<C>] = {};
-  const T* row = b_row;
-  for (int64_t k = 0; k < gemm.k; ++k) {
-    if (strides_b.column == 1 && columns == kVectors * kLanes<C>) {
-      row = b + k * strides_b.row;
-    } else {
-      for (int64_t j = 0; j < columns; ++j) b_row[j] = b[k * strides_b.row + j * strides_b.column];
+void Pack(const T* b, Strides strides, int64_t depth, int64_t columns, C (*packed)[kColumns<C>]) {
+  if (strides.row == 1) {
+    for (int64_t j = 0; j < columns; ++j) {
+      for (int64_t k = 0; k < depth; ++k) packed[k][j] = Load(b[j * strides.column + k]);
     }
+  } else {
+    for (int64_t k = 0; k < depth; ++k) {
+      for (int64_t j = 0; j < columns; ++j) packed[k][j] = Load(b[k * strides.row + j * strides.column]);
+    }
+  }
+}
+
+// totals += rows of A times a packed block of B; rows of the tile from `rows` on are taken as zeros.
+template <typename T, typename C = ComputeType<T>>
+void AddTile(const T* a, Strides strides, int64_t rows, int64_t depth, const C (*packed)[kColumns<C>],
+             Totals<C>& totals) {
+  Lanes<C> sum[kRows][kVectors] = {};
+  for (int64_t k = 0; k < depth; ++k) {
     Lanes<C> b_lanes[kVectors];
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kVectors; ++j) LoadLanes<C>(row + j * kLanes<C>, AllLanes<C>(), C{0}, b_lanes[j]);
+    for (int64_t j = 0; j < kVectors; ++j) LoadLanes<C>(packed[k] + j * kLanes<C>, AllLanes<C>(), C{0}, b_lanes[j]);
 #pragma GCC unroll 4
     for (int64_t i = 0; i < kRows; ++i) {
-      const C value = i < rows ? Load(a[i * strides_a.row + k * strides_a.column]) : C{0};
+      const C value = i < rows ? Load(a[i * strides.row + k * strides.column]) : C{0};
 #pragma GCC unroll 4
       for (int64_t j = 0; j < kVectors; ++j) sum[i][j] += value * b_lanes[j];
     }
@@ -46,36 +65,68 @@ void ComputeTile(const Gemm& gemm, const T* a, Strides strides_a, const T* b, St
 #pragma GCC unroll 4
   for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
+    for (int64_t j = 0; j < kVectors; ++j) totals[i][j] += __builtin_convertvector(sum[i][j], Wide<C>);
+  }
+}
+
+template <typename T, typename C = ComputeType<T>>
+void StoreTile(const Totals<C>& totals, int64_t rows, int64_t columns, int64_t stride, T* c) {
+  for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < kVectors; ++j) {
       const int64_t count = std::min(kLanes<C>, columns - j * kLanes<C>);
-      if (i < rows && count > 0) StoreLanes<C>(sum[i][j], c + i * gemm.n + j * kLanes<C>, count);
+      if (count > 0)
+        StoreLanes<C>(__builtin_convertvector(totals[i][j], Lanes<C>), c + i * stride + j * kLanes<C>, count);
     }
   }
 }
 
 template <typename T>
 void Run(const Gemm& gemm, const T* a, const T* b, T* c) {
-  constexpr int64_t kColumns = kVectors * kLanes<ComputeType<T>>;
+  using C = ComputeType<T>;
+  constexpr int64_t kBlockRows = kTiles * kRows;
   const Strides strides_a = gemm.trans_a ? Strides{1, gemm.m} : Strides{gemm.k, 1};
   const Strides strides_b = gemm.trans_b ? Strides{1, gemm.k} : Strides{gemm.n, 1};
-  const int64_t tile_rows = (gemm.m + kRows - 1) / kRows;
-  const double tile_row_cost = 0.2 * static_cast<double>(kRows) * static_cast<double>(gemm.k * gemm.n);
-  ParallelFor(gemm.batch * tile_rows, Grain(tile_row_cost), [&](int64_t begin, int64_t end) {
-    for (int64_t tile = begin; tile < end; ++tile) {
-      const int64_t batch = tile / tile_rows;
-      const int64_t i = tile % tile_rows * kRows;
-      const T* a_at = a + (gemm.batched_a ? batch * gemm.m * gemm.k : 0) + i * strides_a.row;
-      const T* b_at = b + (gemm.batched_b ? batch * gemm.k * gemm.n : 0);
-      T* c_at = c + (batch * gemm.m + i) * gemm.n;
-      for (int64_t j = 0; j < gemm.n; j += kColumns) {
-        ComputeTile(gemm, a_at, strides_a, b_at + j * strides_b.column, strides_b, c_at + j,
-                    std::min(kRows, gemm.m - i), std::min(kColumns, gemm.n - j));
+  const int64_t blocks_down = (gemm.m + kBlockRows - 1) / kBlockRows;
+  const int64_t blocks_across = (gemm.n + kColumns<C> - 1) / kColumns<C>;
+  const double cost = 0.1 * static_cast<double>(std::min(gemm.m, kBlockRows)) *
+                      static_cast<double>(std::min(gemm.n, kColumns<C>)) * static_cast<double>(gemm.k);
+  ParallelFor(gemm.batch * blocks_down * blocks_across, Grain(cost), [&](int64_t begin, int64_t end) {
+    alignas(64) C packed[kDepth][kColumns<C>] = {};
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t batch = block / blocks_across / blocks_down;
+      const int64_t first_row = block / blocks_across % blocks_down * kBlockRows;
+      const int64_t first_column = block % blocks_across * kColumns<C>;
+      const int64_t columns = std::min(kColumns<C>, gemm.n - first_column);
+      const T* a_at = a + (gemm.batched_a ? batch * gemm.m * gemm.k : 0) + first_row * strides_a.row;
+      const T* b_at = b + (gemm.batched_b ? batch * gemm.k * gemm.n : 0) + first_column * strides_b.column;
+      T* c_at = c + (batch * gemm.m + first_row) * gemm.n + first_column;
+      const auto for_each_tile = [&](const auto& body) {
+        for (int64_t tile = 0; tile < kTiles && first_row + tile * kRows < gemm.m; ++tile) {
+          body(tile, std::min(kRows, gemm.m - first_row - tile * kRows));
+        }
+      };
+      Totals<C> totals[kTiles] = {};
+      for (int64_t k = 0; k < gemm.k; k += kDepth) {
+        const int64_t depth = std::min(kDepth, gemm.k - k);
+        Pack(b_at + k * strides_b.row, strides_b, depth, columns, packed);
+        for_each_tile([&](int64_t tile, int64_t rows) {
+          AddTile(a_at + tile * kRows * strides_a.row + k * strides_a.column, strides_a, rows, depth, packed,
+                  totals[tile]);
+        });
       }
+      for_each_tile([&](int64_t tile, int64_t rows) {
+        StoreTile<T>(totals[tile], rows, columns, gemm.n, c_at + tile * kRows * gemm.n);
+      });
     }
   });
 }
 
 }  // namespace
+
+bool OneDnnCanAddress(const Gemm& gemm) {
+  const int64_t longest_row = std::max({gemm.trans_a ? gemm.m : gemm.k, gemm.trans_b ? gemm.k : gemm.n, gemm.n});
+  return longest_row <= std::numeric_limits<int32_t>::max() / (64 * SizeOf(gemm.dtype));
+}
 
 void PlainGemm(const Gemm& gemm, const void* a, const void* b, void* c) {
   DispatchFloating(gemm.dtype, [&](auto tag) {

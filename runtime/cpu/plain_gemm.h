@@ -1,5 +1,5 @@
 // Gemm: the matrix product that every MatMul is brought to; PlainGemm computes it with plain loops, for f64 and for
-// wherever oneDNN is not.
+// what oneDNN does not take or gets wrong.
 #pragma once
 
 #include <compare>
@@ -25,7 +25,11 @@ struct Gemm {
   auto operator<=>(const Gemm&) const = default;
 };
 
-// Computes bf16 in f32. Floating dtypes only.
+// oneDNN's kernels (2.6.3) address a block of up to 64 rows with 32 bits: beyond 2^31 bytes they crash or leave rows
+// out. A row is as memory has it, whatever the flags say.
+bool OneDnnCanAddress(const Gemm& gemm);
+
+// Computes bf16 in f32, and adds blocks of terms in f64. Floating dtypes only.
 void PlainGemm(const Gemm& gemm, const void* a, const void* b, void* c);
 
 }  // namespace gemmill::cpu

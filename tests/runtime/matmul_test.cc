@@ -2,6 +2,7 @@
 #include <thread>
 #include <vector>
 
+#include "gemmill/runtime/cpu/plain_gemm.h"
 #include "gmock/gmock.h"
 #include "tests/runtime/expect_close.h"
 
@@ -150,6 +151,48 @@ TEST(MatMul, Bf16AccumulatesInF32) {
   const Tensor a = MakeTensor(std::vector<double>(static_cast<size_t>(k), 1), {1, k}, DType::kBf16);
   const Tensor b = MakeTensor(std::vector<double>(static_cast<size_t>(k) * 3, 1), {k, 3}, DType::kBf16);
   EXPECT_THAT(Doubles(RunOp(op::MatMul{}, {a, b})[0]), testing::Each(4096));
+}
+
+// Rows so long that 64 of them do not fit 2^31 bytes: oneDNN crashed at [16, 4e7] [4e7, 2], and left out rows at
+// [4, 3e8] [3e8, 2].
+TEST(MatMul, LongRowsAreNotForOneDnn) {
+  const auto can = [](int64_t m, int64_t n, int64_t k, bool trans_a = false, bool trans_b = false) {
+    return cpu::OneDnnCanAddress({.m = m, .n = n, .k = k, .trans_a = trans_a, .trans_b = trans_b});
+  };
+  EXPECT_FALSE(can(16, 2, 40000000));
+  EXPECT_FALSE(can(4, 2, 300000000));
+  EXPECT_FALSE(can(2, 40000000, 2));
+  EXPECT_FALSE(can(40000000, 2, 2, true));
+  EXPECT_FALSE(can(2, 2, 40000000, true, true));
+  EXPECT_TRUE(can(40000000, 2, 2));
+  EXPECT_TRUE(can(2, 2, 40000000, true));
+  EXPECT_TRUE(can(1 << 20, 1 << 17, 1 << 16, true, true));
+  EXPECT_TRUE(can(8, 8, (1 << 23) - 1));
+  EXPECT_FALSE(can(8, 8, 1 << 23));
+  EXPECT_TRUE(cpu::OneDnnCanAddress({.dtype = DType::kBf16, .m = 8, .n = 8, .k = 1 << 23}));
+}
+
+TEST(MatMul, LongSumsKeepTheirTerms) {
+  const int64_t k = 17000000;  // an f32 that counts by one stops at 16777216
+  Tensor ones = ValueOf(Tensor::Empty(Spec{{1, k}}));
+  std::fill_n(static_cast<float*>(ones.data()), k, 1.0f);
+  EXPECT_THAT(Doubles(RunOp(op::MatMul{.trans_b = true}, {ones, ones})[0]), testing::ElementsAre(17000000));
+}
+
+TEST(MatMul, PlainLoopsGiveWhatOneDnnGives) {
+  const Shape c_shape{67, 150};
+  for (DType dtype : kDTypes) {
+    for (const auto& [trans_a, trans_b] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
+      const cpu::Gemm gemm{.dtype = dtype, .m = 67, .n = 150, .k = 333, .trans_a = trans_a, .trans_b = trans_b};
+      const Tensor a = MakeTensor(RandomDoubles(67 * 333, -1, 1, 1), MatrixShape({}, 67, 333, trans_a), dtype);
+      const Tensor b = MakeTensor(RandomDoubles(150 * 333, -1, 1, 2), MatrixShape({}, 333, 150, trans_b), dtype);
+      Tensor c = ValueOf(Tensor::Empty(Spec{c_shape, dtype}));
+      cpu::PlainGemm(gemm, a.data(), b.data(), c.data());
+      const op::MatMul op{trans_a, trans_b};
+      const Expected expected = Reference(Doubles(a), a.shape(), Doubles(b), b.shape(), c_shape, op);
+      ExpectClose(c, expected.product, RelativeTolerance(dtype), dtype == DType::kF64 ? 1e-12 : 1e-5);
+    }
+  }
 }
 
 TEST(MatMul, NanStaysInItsRow) {
