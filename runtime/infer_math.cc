@@ -220,6 +220,7 @@ Result InferRule(const op::FusedMatMul& op, Specs in) {
   GM_RETURN_IF_ERROR(WantCount(in, op.bias ? 3 : 2));
   GM_ASSIGN_OR_RETURN(std::vector<Spec> out, InferRule(op.matmul, in.first(2)));
   if (op.bias) GM_RETURN_IF_ERROR(WantSpec("bias", in[2], {out[0].shape.back()}, out[0].dtype));
+  if (op.keep && !op.activation.has_value()) return InvalidArgument("keeps what is its result anyway");
   if (op.keep) out.push_back(out[0]);
   return out;
 }

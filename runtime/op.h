@@ -300,8 +300,8 @@ struct AdamW {
 // What passes make of several ops (runtime/passes): the same bits, in fewer walks over memory. They have no gradients,
 // because passes run after Grad.
 
-// (a, b[, bias [N]]) -> activation(a b + bias), as MatMul, Binary kAdd and Unary give it; with `keep` there is a second
-// output, a b + bias.
+// (a, b[, bias [N]]) -> activation(a b + bias), as MatMul, Binary kAdd and Unary give it; with `keep`, which needs
+// an activation, there is a second output, a b + bias.
 struct FusedMatMul {
   MatMul matmul;
   bool bias = false;
