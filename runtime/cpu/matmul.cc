@@ -8,6 +8,7 @@
 
 #include "gemmill/runtime/cpu/plain_gemm.h"
 #include "gemmill/runtime/cpu/prepare.h"
+#include "gemmill/runtime/cpu/small_gemm.h"
 #include "gemmill/runtime/status.h"
 
 #ifdef GEMMILL_WITH_ONEDNN
@@ -123,6 +124,14 @@ absl::StatusOr<Kernel> Prepare(const op::MatMul& op, Specs in, Specs out) {
     }};
   }
   GemmLoop loop = PlanGemms(op, in[0], in[1], c);
+  if (IsSmall(loop.gemm)) {
+    return Kernel{[loop = std::move(loop)](const KernelArguments& arguments, Stream&) {
+      return ForEach(loop, arguments, [&](const void* x, const void* y, void* z) {
+        SmallGemm(loop.gemm, static_cast<const float*>(x), static_cast<const float*>(y), static_cast<float*>(z));
+        return absl::OkStatus();
+      });
+    }};
+  }
 #ifdef GEMMILL_WITH_ONEDNN
   GM_ASSIGN_OR_RETURN(const std::shared_ptr<OneDnnGemm> fast, OneDnnGemm::Get(loop.gemm));
   if (fast != nullptr) {

@@ -2,25 +2,31 @@
 // run.
 //   build/tests/benchmarks/step [--json FILE] [Google Benchmark's flags]
 // prints a table and writes {"workloads": [{"name", "seconds", "gemm_seconds", "flops", "ratio"}]}: medians of the
-// repetitions, ratio = gemm_seconds / seconds. A workload is named sizes/batch.
+// repetitions that had the machine to themselves, ratio = gemm_seconds / seconds. A workload is named sizes/batch.
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
 #include "benchmark/benchmark.h"
 #include "gemmill/gemmill.h"
+#include "gemmill/runtime/cpu/onednn.h"
 #include "nlohmann/json.hpp"
 
 namespace gemmill {
 namespace {
 
-constexpr int kRepetitions = 9;
+constexpr int kRepetitions = 15;
 
 struct Workload {
   std::vector<int64_t> sizes;
@@ -57,6 +63,38 @@ void SetThreads(const Workload& workload) {
   Check(SetNumThreads(workload.threads > 0 ? workload.threads : DefaultNumThreads()));
 }
 
+// How much of the machine others used while it lives: what /proc/stat calls busy or stolen, less this process's own.
+// Kept as the counter "others", a share of all CPUs.
+class Others {
+ public:
+  explicit Others(benchmark::State& state) : state_(state), start_(Clock::now()), before_(Seconds()) {}
+  ~Others() {
+    const double wall = std::chrono::duration<double>(Clock::now() - start_).count();
+    state_.counters["others"] =
+        std::max(0.0, Seconds() - before_) / (wall * static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static double Seconds() {
+    std::ifstream stat("/proc/stat");
+    std::string cpu;
+    double user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
+    stat >> cpu >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal;
+    const double busy = (user + nice + system + irq + softirq + steal) / static_cast<double>(sysconf(_SC_CLK_TCK));
+    rusage own = {};
+    getrusage(RUSAGE_SELF, &own);
+    const auto seconds = [](const timeval& time) {
+      return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+    };
+    return busy - seconds(own.ru_utime) - seconds(own.ru_stime);
+  }
+
+  benchmark::State& state_;
+  Clock::time_point start_;
+  double before_;
+};
+
 // A step as a user's loop takes it: everything but reading the data.
 void Step(benchmark::State& state, const Workload& workload) {
   SetThreads(workload);
@@ -72,48 +110,97 @@ void Step(benchmark::State& state, const Workload& workload) {
   Trainer trainer =
       Check(Trainer::Make(model, optimizer, [&](const Inputs& in) { return CrossEntropy(model(in["x"]), in["label"]); },
                           {.global_batch = workload.batch}));
+  for (int i = 0; i < 11; ++i) Check(trainer.Step(batch));  // recording, and its checks
+  const Others others(state);
   for (auto _ : state) benchmark::DoNotOptimize(Check(trainer.Step(batch)).loss);
 }
 
-// One GEMM of a step, prepared.
-struct Gemm {
-  Kernel kernel;
-  std::vector<Tensor> tensors;  // a, b, c
-  Tensor workspace;
-
-  Gemm(const op::MatMul& op, const Shape& a, const Shape& b) {
-    tensors = {Normal(a, 3), Normal(b, 4)};
-    const std::vector<Spec> in = {tensors[0].spec(), tensors[1].spec()};
-    const std::vector<Spec> out = Check(Infer(op, in));
-    tensors.push_back(Check(Tensor::Empty(out[0])));
-    kernel = Check(Prepare(op, in, out));
-    workspace = Check(Tensor::Empty(Spec{{std::max<int64_t>(kernel.workspace_bytes, 1)}, DType::kU8, {}}));
+// One GEMM of a step as oneDNN does it best on this machine: with its matrices as they are, or in the layout that the
+// library itself would choose for either or both. What packing costs is left out.
+class Gemm {
+ public:
+  Gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k) {
+    double best = 0;
+    for (const bool pack_a : {false, true}) {
+      for (const bool pack_b : {false, true}) {
+        const Variant variant(trans_a, trans_b, m, n, k, pack_a, pack_b);
+        const double seconds = variant.Seconds();
+        if (best > 0 && seconds >= best) continue;
+        best = seconds;
+        variant_ = variant;
+      }
+    }
   }
+  void Run() const { variant_.Run(); }
 
-  void Run() const {
-    const void* in[] = {tensors[0].data(), tensors[1].data()};
-    void* out[] = {tensors[2].data()};
-    Check(kernel.run({in, out, workspace.data()}, Stream::Default(Device::Cpu())));
-  }
+ private:
+  struct Variant {
+    Variant() = default;
+    Variant(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, bool pack_a, bool pack_b) {
+      using Dims = dnnl::memory::dims;
+      const auto matrix = [](int64_t rows, int64_t columns, bool transposed, bool any) {
+        if (any)
+          return dnnl::memory::desc(Dims{rows, columns}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any);
+        return dnnl::memory::desc(Dims{rows, columns}, dnnl::memory::data_type::f32,
+                                  transposed ? Dims{1, rows} : Dims{columns, 1});
+      };
+      const auto descriptor =
+          cpu::onednn::MatMulDescriptor(matrix(m, k, trans_a, pack_a), matrix(k, n, trans_b, pack_b),
+                                        matrix(m, n, false, false), cpu::onednn::UserScratchpad());
+      primitive = dnnl::matmul(descriptor);
+      const auto filled = [&](const dnnl::memory::desc& layout) {
+        dnnl::memory memory(layout, cpu::onednn::CpuEngine());
+        float* values = static_cast<float*>(memory.get_data_handle());
+        for (size_t i = 0; i < layout.get_size() / sizeof(float); ++i) values[i] = static_cast<float>(i % 17) * 0.1f;
+        return memory;
+      };
+      arguments = {{DNNL_ARG_SRC, filled(descriptor.src_desc())},
+                   {DNNL_ARG_WEIGHTS, filled(descriptor.weights_desc())},
+                   {DNNL_ARG_DST, filled(descriptor.dst_desc())},
+                   {DNNL_ARG_SCRATCHPAD, filled(descriptor.scratchpad_desc())}};
+    }
+    void Run() const {
+      thread_local dnnl::stream stream(cpu::onednn::CpuEngine());
+      primitive.execute(stream, arguments);
+    }
+    // The least of many runs, over at least 20 ms.
+    double Seconds() const {
+      using Clock = std::chrono::steady_clock;
+      double best = 1e9;
+      const auto start = Clock::now();
+      for (int runs = 0; runs < 5 || Clock::now() - start < std::chrono::milliseconds(20); ++runs) {
+        const auto before = Clock::now();
+        Run();
+        best = std::min(best, std::chrono::duration<double>(Clock::now() - before).count());
+      }
+      return best;
+    }
+    dnnl::matmul primitive;
+    std::unordered_map<int, dnnl::memory> arguments;
+  };
+  Variant variant_;
 };
 
 // forward y = x w^T, wgrad dw = dy^T x, and from the second layer on dgrad dx = dy w.
 std::vector<Gemm> GemmsOf(const Workload& workload) {
   std::vector<Gemm> gemms;
   for (size_t i = 0; i + 1 < workload.sizes.size(); ++i) {
-    const int64_t n = workload.batch;
+    const int64_t batch = workload.batch;
     const int64_t inputs = workload.sizes[i];
     const int64_t outputs = workload.sizes[i + 1];
-    gemms.emplace_back(op::MatMul{false, true}, Shape{n, inputs}, Shape{outputs, inputs});
-    gemms.emplace_back(op::MatMul{true, false}, Shape{n, outputs}, Shape{n, inputs});
-    if (i > 0) gemms.emplace_back(op::MatMul{false, false}, Shape{n, outputs}, Shape{outputs, inputs});
+    gemms.emplace_back(false, true, batch, outputs, inputs);
+    gemms.emplace_back(true, false, outputs, inputs, batch);
+    if (i > 0) gemms.emplace_back(false, false, batch, inputs, outputs);
   }
   return gemms;
 }
 
 void Gemms(benchmark::State& state, const Workload& workload) {
   SetThreads(workload);
-  const std::vector<Gemm> gemms = GemmsOf(workload);
+  static std::map<std::string, std::vector<Gemm>> all;  // repetitions share the choice of variants
+  if (!all.contains(workload.name())) all.emplace(workload.name(), GemmsOf(workload));
+  const std::vector<Gemm>& gemms = all.at(workload.name());
+  const Others others(state);
   for (auto _ : state) {
     for (const Gemm& gemm : gemms) gemm.Run();
   }
@@ -134,19 +221,35 @@ class Collector : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs) {
       if (run.run_type == Run::RT_Iteration) {
-        seconds_[run.run_name.function_name].push_back(run.real_accumulated_time / static_cast<double>(run.iterations));
+        const auto others = run.counters.find("others");
+        samples_[run.run_name.function_name].emplace_back(
+            others == run.counters.end() ? 0 : others->second.value,
+            run.real_accumulated_time / static_cast<double>(run.iterations));
       }
     }
   }
+  // Of the samples that had the machine to themselves; where they are fewer than kLeast, of those that were disturbed
+  // least.
   double Median(const std::string& name) {
-    std::vector<double>& values = seconds_[name];
-    if (values.empty()) return 0;
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
+    std::vector<std::pair<double, double>>& samples = samples_[name];
+    if (samples.empty()) return 0;
+    std::sort(samples.begin(), samples.end());
+    size_t kept = 0;
+    while (kept < samples.size() && (samples[kept].first <= kQuiet || kept < kLeast)) ++kept;
+    disturbed_ += samples[kept - 1].first > kQuiet ? 1 : 0;
+    std::vector<double> seconds;
+    for (size_t i = 0; i < kept; ++i) seconds.push_back(samples[i].second);
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[kept / 2];
   }
+  int disturbed() const { return disturbed_; }
 
  private:
-  std::map<std::string, std::vector<double>> seconds_;
+  static constexpr double kQuiet = 0.05;  // the most that others may use of the machine
+  static constexpr size_t kLeast = 7;
+
+  std::map<std::string, std::vector<std::pair<double, double>>> samples_;  // others' share, seconds
+  int disturbed_ = 0;
 };
 
 int Main(int argc, char** argv) {
@@ -193,6 +296,8 @@ int Main(int argc, char** argv) {
                          {"flops", Flops(workload)},
                          {"ratio", gemm_seconds / seconds}});
   }
+  if (collector.disturbed() > 0)
+    std::printf("%d medians are of a machine that did other work\n", collector.disturbed());
   if (json_path.empty()) return 0;
   std::ofstream file(json_path);
   file << nlohmann::json{{"workloads", workloads}}.dump(1) << "\n";
