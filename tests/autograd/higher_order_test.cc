@@ -1,6 +1,7 @@
 // Gradients of gradients, and first gradients of whole models, against formulas and finite differences in f64.
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numbers>
 #include <vector>
 
@@ -90,6 +91,26 @@ TEST(HigherOrderTest, CrossEntropy) {
     CheckTwoOrders([&](const Var& x) { return CrossEntropySum(x * 3.0, labels, {.label_smoothing = smoothing}).sum; },
                    {4, 4}, 10);
   }
+}
+
+TEST(HigherOrderTest, CrossEntropyOfLargeLogitsAndOfRowsThatAreLeftOut) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double nan = std::nan("");
+  const Var x = Parameter({1e8, 1e8, -kInfinity, -kInfinity, nan, 0, -kInfinity, -kInfinity}, {4, 2});
+  const Var labels = Constant({0, -100, -100, 1}, {4}, DType::kI64);
+  const Var slope = GradOf(CrossEntropySum(x, labels).sum, x);
+  ExpectVar(slope, {-0.5, 0.5, 0, 0, 0, 0, 0, 0});
+  const Var weights = Constant({1, 0, 1, 0, 1, 0, 1, 0}, {4, 2});
+  ExpectVar(GradOf(Sum(slope * weights), x), {0.25, -0.25, 0, 0, 0, 0, 0, 0});
+}
+
+TEST(HigherOrderTest, CrossEntropysLogSumExp) {
+  const Var labels = Constant({0, -100, 1}, {3}, DType::kI64);
+  const auto logsumexp = [&](const Var& x) { return Apply(op::CrossEntropy{}, {x, labels}, Caller::Here())[2]; };
+  CheckTwoOrders([&](const Var& x) { return Sum(logsumexp(x * 2.0) * logsumexp(x)); }, {3, 4}, 11);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Var x = Parameter({1e8, 1e8, -kInfinity, -kInfinity, 1e4, 1e4 + 1}, {3, 2});
+  ExpectVar(GradOf(Sum(logsumexp(x)), x), {0.5, 0.5, 0, 0, 0.26894142, 0.73105858});
 }
 
 TEST(HigherOrderTest, SoftmaxOfEitherKindAndLogSumExp) {
