@@ -119,16 +119,19 @@ Var ArgMax(Located x, int64_t axis, bool keepdims) {
 }
 
 Var LogSumExp(Located x, int64_t axis) {
-  // max - log_softmax[argmax] would need a gather; x - log_softmax(x) is the same number at every element, so take it
-  // at the largest, where it cancels nothing: logsumexp = max - max(log_softmax).
-  const Var normal = LogSoftmax(x, axis);
-  const ReduceOptions along{{axis}};
-  const auto at = [&](const Var& var) { return Located(var, x.caller.file, x.caller.line); };
-  const Var top = Max(x, along);
-  const Var lse = at(top) - Max(at(normal), along);
-  // A row of -inf would be -inf - -inf.
-  constexpr double kNothing = -std::numeric_limits<double>::infinity();
-  return Where(at(NotEqual(at(top), kNothing)), at(lse), kNothing);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto at = [&](const auto& operand) { return Located(operand, x.caller.file, x.caller.line); };
+  const DType dtype = x.var.dtype();
+  const Var wide = dtype == DType::kBf16 ? Cast(x, DType::kF32) : x.var;
+  // The shift changes neither value nor gradient, so it has none of its own. inf - inf would be NaN: a row whose
+  // largest element is infinite is not shifted.
+  const Var top = Max(at(wide.Detach()), {{axis}, /*keepdims=*/true});
+  const Var shift = Where(at(Less(at(Abs(at(top))), at(kInfinity))), at(top), at(0.0));
+  const Var sum = Sum(at(Exp(at(at(wide) - at(shift)))), {{axis}});
+  const Var nothing = Equal(at(sum), at(0.0));  // a row of -inf, where the logarithm has no slope
+  const Var log = Log(at(Where(at(nothing), at(1.0), at(sum))));
+  const Var lse = Where(at(nothing), at(-kInfinity), at(at(log) + at(Reshape(at(shift), sum.shape()))));
+  return dtype == DType::kBf16 ? Cast(at(lse), dtype) : lse;
 }
 
 Var Softmax(Located x, int64_t axis) {

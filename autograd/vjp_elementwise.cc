@@ -8,11 +8,16 @@
 namespace gemmill {
 namespace {
 
-// fn'(x) written with the public ops, from v = fn(x) where DerivativeTakesOutput and from v = x elsewhere: what
+// fn'(x) written with the public ops, from fn(x) where DerivativeTakesOutput and from x elsewhere: what
 // UnaryGrad multiplies by, in a form that has derivatives of its own.
-Var Derivative(UnaryFn fn, const Var& v) {
+Var Derivative(UnaryFn fn, const Var& given) {
   const double kSqrt2 = std::numbers::sqrt2;
   const double kDensity = std::numbers::inv_sqrtpi / kSqrt2;  // of the normal distribution at 0
+  // Functions that end in a line are one long before this bound; beyond it their parts would be infinity times 0.
+  const bool bounded =
+      fn == UnaryFn::kGeluErf || fn == UnaryFn::kGeluTanh || fn == UnaryFn::kSilu || fn == UnaryFn::kErf;
+  constexpr double kBound = 800;
+  const Var v = bounded ? Minimum(Maximum(given, -kBound), kBound) : given;
   const auto normal_density = [&] { return Exp(v * v * -0.5) * kDensity; };
   switch (fn) {
     case UnaryFn::kNeg:

@@ -6,7 +6,10 @@ namespace gemmill {
 namespace {
 
 // [..., M, N] as [rows, N].
-Var Flat(const Site& site, const Var& x) { return Reshape(site.at(x), {-1, x.shape().back()}); }
+Var Flat(const Site& site, const Var& x) {
+  const Shape& shape = x.shape();
+  return Reshape(site.at(x), {NumElements(Shape(shape.begin(), shape.end() - 1)), shape.back()});
+}
 
 Var Gemm(const Site& site, GemmRole role, const Var& a, const Var& b, MatMulOptions options) {
   const LayerScope scope = LayerScope::Path(CurrentLayer(), role);

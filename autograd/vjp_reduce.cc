@@ -94,15 +94,14 @@ Gradients VjpRule(const op::NormalizeGrad& op, const Site& site) {
 
 Gradients VjpRule(const op::CrossEntropy& op, const Site& site) {
   const Var& logits = site.in[0];
-  const Var& logsumexp = site.out[2];
   Gradients gradients(2);
   if (site.dout[0].node() != nullptr) {
-    gradients[0] = Apply1(op::CrossEntropyGrad{op.ignore_index, op.label_smoothing},
-                          {logits, site.in[1], logsumexp, site.dout[0]}, site.caller);
+    gradients[0] = Apply1(op::CrossEntropyGrad{op.ignore_index, op.label_smoothing}, {logits, site.in[1], site.dout[0]},
+                          site.caller);
   }
   if (site.dout[2].node() != nullptr) {
-    const Var wide = Cast(site.at(logits), logsumexp.dtype());
-    const Var by_logsumexp = Cast(WithColumn(site.dout[2]) * Exp(wide - WithColumn(logsumexp)), logits.dtype());
+    const Var softmax = Softmax(site.at(Cast(site.at(logits), site.out[2].dtype())));
+    const Var by_logsumexp = Cast(site.at(WithColumn(site.dout[2]) * softmax), logits.dtype());
     gradients[0] = gradients[0].node() == nullptr ? by_logsumexp : gradients[0] + by_logsumexp;
   }
   return gradients;
@@ -110,6 +109,7 @@ Gradients VjpRule(const op::CrossEntropy& op, const Site& site) {
 
 Gradients VjpRule(const op::CrossEntropyGrad& op, const Site& site) {
   return VjpByComposition(site, [&](const std::vector<Var>& in) -> std::vector<Var> {
+    // Rows that are ignored, and those that hold nothing but -inf, have gradient 0 whatever is in them.
     const Var& labels = in[1];
     const DType wide = in[2].dtype();
     const int64_t classes = in[0].shape()[1];
@@ -117,8 +117,9 @@ Gradients VjpRule(const op::CrossEntropyGrad& op, const Site& site) {
     const Var ignored = Equal(labels, static_cast<double>(op.ignore_index));
     const Var target =
         OneHot(Where(ignored, 0.0, labels), classes, wide) * (1 - smoothing) + smoothing / static_cast<double>(classes);
-    const Var softmax = Exp(Cast(in[0], wide) - WithColumn(in[2]));
-    const Var rows = Where(WithColumn(ignored), 0.0, in[3] * (softmax - target));
+    const Var softmax = Softmax(Where(WithColumn(ignored), 0.0, Cast(in[0], wide)));
+    const Var nothing = Equal(Sum(softmax.Detach(), kLastAxis), 0.0);
+    const Var rows = Where(Maximum(WithColumn(ignored), nothing), 0.0, in[2] * (softmax - target));
     return {Cast(rows, in[0].dtype())};
   });
 }

@@ -160,15 +160,15 @@ struct NormalizeGrad {
 
 // (logits [N, C], labels i64 or i32 [N]) -> (sum [], count [], logsumexp [N]), f32 (f64 for f64): the sum over rows
 // whose label is not ignore_index of (1 - label_smoothing) * -log softmax[label] + label_smoothing * mean_c(-log
-// softmax[c]), how many such rows there are, and what the gradient needs. Any other label outside [0, C) is an error
-// naming index and value.
+// softmax[c]), how many such rows there are, and each row's logsumexp (for a z-loss). Any other label outside [0, C) is
+// an error naming index and value.
 struct CrossEntropy {
   int64_t ignore_index = -100;
   float label_smoothing = 0;
   bool operator==(const CrossEntropy&) const = default;
 };
 
-// (logits, labels, logsumexp, dsum []) -> dlogits.
+// (logits, labels, dsum []) -> dlogits: the gradient of CrossEntropy's sum.
 struct CrossEntropyGrad {
   int64_t ignore_index = -100;
   float label_smoothing = 0;

@@ -382,4 +382,18 @@ GM_HD To Convert(From x) {
   }
 }
 
+// x as f32 for rounding further: towards 0 and, where that is not x, with the last bit set ("to odd"), so that what is
+// rounded from it to 22 bits or fewer is as if rounded from x at once.
+GM_HD float RoundToOdd(double x) {
+  const float nearest = static_cast<float>(x);
+  const bool beyond = std::fabs(static_cast<double>(nearest)) > std::fabs(x);
+  const bool inexact = static_cast<double>(nearest) != x;
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(nearest) - (beyond ? 1u : 0u)) | (inexact ? 1u : 0u));
+}
+GM_HD float RoundToOdd(int64_t x) {
+  constexpr int64_t kExact = int64_t{1} << 53;  // up to it every integer is an f64
+  const int64_t odd = x & 1023 ? (x >> 10) | 1 : x >> 10;
+  return RoundToOdd(x > -kExact && x < kExact ? static_cast<double>(x) : static_cast<double>(odd) * 1024.0);
+}
+
 }  // namespace gemmill::scalar

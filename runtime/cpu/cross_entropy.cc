@@ -96,17 +96,24 @@ absl::Status Run(const Problem& problem, const KernelArguments& arguments) {
   return absl::OkStatus();
 }
 
-// dx = dsum (softmax - (1 - smoothing) [label] - smoothing / classes).
+// dx = dsum (softmax - (1 - smoothing) [label] - smoothing / classes). The softmax comes from the row itself: where
+// logits are large, a logsumexp in C is too coarse to subtract.
 template <typename T, typename C = ComputeType<T>>
-void RowGrad(const Problem& problem, const T* x, int64_t label, C logsumexp, C dsum, T* dx) {
+void RowGrad(const Problem& problem, const T* x, int64_t label, C dsum, T* dx) {
+  const RowSoftmax<C> softmax(x, problem.classes);
+  if (softmax.sum == 0) {
+    std::fill(dx, dx + problem.classes, T{});
+    return;
+  }
   const C of_label = static_cast<C>(1 - problem.smoothing);
   const C of_every = static_cast<C>(problem.smoothing / static_cast<double>(problem.classes));
-  const auto softmax = [&](C value) { return scalar::Exp(value - logsumexp); };
-  const C at_label = softmax(Load(x[label])) - of_every - of_label;  // before dx, which may be x, is written
+  const C scale = static_cast<C>(1 / softmax.sum);
+  const auto exponential = [shift = softmax.shift](C value) { return scalar::Exp(value - shift); };
+  const C at_label = exponential(Load(x[label])) * scale - of_every - of_label;
   ForEachLanes<C>(problem.classes, [&](int64_t i, auto count) {
     Lanes<C> lanes;
-    LoadLanes<C>(x + i, count, C{0}, lanes, softmax);
-    lanes = (lanes - of_every) * dsum;
+    LoadLanes<C>(x + i, count, C{0}, lanes, exponential);
+    lanes = (lanes * scale - of_every) * dsum;
     StoreLanes<C>(lanes, dx + i, count);
   });
   dx[label] = Store<T>(at_label * dsum);
@@ -117,18 +124,17 @@ absl::Status RunGrad(const Problem& problem, const KernelArguments& arguments) {
   using C = ComputeType<T>;
   const T* x = arguments.in<T>(0);
   const Label* labels = arguments.in<Label>(1);
-  const C* logsumexp = arguments.in<C>(2);
-  const C dsum = *arguments.in<C>(3);
+  const C dsum = *arguments.in<C>(2);
   T* dx = arguments.out<T>(0);
   GM_RETURN_IF_ERROR(CheckLabels(problem, labels));
-  const double cost = (sizeof(T) == 8 ? 6 : 0.4) * static_cast<double>(problem.classes) + 10;
+  const double cost = (sizeof(T) == 8 ? 10 : 0.6) * static_cast<double>(problem.classes) + 30;
   ParallelFor(problem.rows, Grain(cost), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t at = row * problem.classes;
-      if (labels[row] == problem.ignore_index || logsumexp[row] == -std::numeric_limits<C>::infinity()) {
+      if (labels[row] == problem.ignore_index) {
         std::fill(dx + at, dx + at + problem.classes, T{});
       } else {
-        RowGrad(problem, x + at, labels[row], logsumexp[row], dsum, dx + at);
+        RowGrad(problem, x + at, labels[row], dsum, dx + at);
       }
     }
   });

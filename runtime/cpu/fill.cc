@@ -8,6 +8,18 @@
 namespace gemmill::cpu {
 namespace {
 
+// Rounds once, also to bf16.
+template <typename To, typename From>
+To Rounded(From x) {
+  if constexpr (!std::is_same_v<To, bf16> || std::is_same_v<ComputeType<From>, float>) {
+    return Store<To>(scalar::Convert<ComputeType<To>>(Load(x)));
+  } else if constexpr (std::is_same_v<From, int64_t>) {
+    return bf16(scalar::RoundToOdd(x));
+  } else {
+    return bf16(scalar::RoundToOdd(static_cast<double>(x)));
+  }
+}
+
 template <typename From, typename To>
 Kernel CastKernel(int64_t count) {
   return {.run = [count](const KernelArguments& args, Stream&) {
@@ -15,7 +27,7 @@ Kernel CastKernel(int64_t count) {
     To* y = args.out<To>(0);
     ParallelFor(count, Grain(0.4), [=](int64_t begin, int64_t end) {
       GM_INDEPENDENT
-      for (int64_t i = begin; i < end; ++i) y[i] = Store<To>(scalar::Convert<ComputeType<To>>(Load(x[i])));
+      for (int64_t i = begin; i < end; ++i) y[i] = Rounded<To>(x[i]);
     });
     return absl::OkStatus();
   }};
@@ -34,7 +46,7 @@ absl::StatusOr<Kernel> Prepare(const op::Cast& op, Specs in, Specs out) {
 absl::StatusOr<Kernel> Prepare(const op::Fill& op, Specs, Specs out) {
   return DispatchAny(op.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const T value = Store<T>(scalar::Convert<ComputeType<T>>(op.value));
+    const T value = Rounded<T>(op.value);
     return Kernel{.run = [value, count = out[0].num_elements()](const KernelArguments& args, Stream&) {
       T* y = args.out<T>(0);
       ParallelFor(count, Grain(0.1), [=](int64_t begin, int64_t end) { std::fill(y + begin, y + end, value); });

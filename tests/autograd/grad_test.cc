@@ -132,6 +132,20 @@ TEST(GradTest, SumsOverBatchDimensionsOfMatMul) {
   ExpectVar(Grad(Sum(MatMul(left, right)), {left})[0], {1 + 3, 2 + 4});
 }
 
+TEST(GradTest, OfMatMulWithoutElements) {
+  for (const auto& [k, n] : {std::pair<int64_t, int64_t>{0, 4}, {4, 0}, {0, 0}}) {
+    for (const bool trans_b : {false, true}) {
+      const Var x = Parameter(std::vector<double>(static_cast<size_t>(2 * 3 * k), 1), {2, 3, k});
+      const Var w = Parameter({}, trans_b ? Shape{n, k} : Shape{k, n});
+      const std::vector<Var> gradients = Grad(Sum(MatMul(x, w, {.trans_b = trans_b})), {x, w});
+      EXPECT_TRUE(gradients[0].ok());
+      EXPECT_EQ(gradients[0].shape(), x.shape());
+      EXPECT_TRUE(gradients[1].ok());
+      EXPECT_EQ(gradients[1].shape(), w.shape());
+    }
+  }
+}
+
 TEST(GradTest, RepeatedRowsAdd) {
   const Var table = Parameter({1, 2, 3, 4}, {2, 2});
   const Var index = Constant({1, 1, 0}, {3}, DType::kI64);

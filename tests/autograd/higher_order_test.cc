@@ -1,6 +1,7 @@
 // Gradients of gradients, and first gradients of whole models, against formulas and finite differences in f64.
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numbers>
 #include <vector>
 
@@ -84,12 +85,70 @@ TEST(HigherOrderTest, ThirdDerivativeOfEveryOtherFunction) {
   }
 }
 
+// Wherever the limits exist. (Log, sqrt and rsqrt have none below 0, sin and cos none at infinity.)
+TEST(HigherOrderTest, EveryFunctionFarFromZero) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kUnaryFnCount; ++i) {
+    const UnaryFn fn = static_cast<UnaryFn>(i);
+    const bool periodic = fn == UnaryFn::kSin || fn == UnaryFn::kCos;
+    const bool positive = fn == UnaryFn::kLog || fn == UnaryFn::kSqrt || fn == UnaryFn::kRsqrt;
+    const bool lines = fn == UnaryFn::kNeg || fn == UnaryFn::kAbs || fn == UnaryFn::kRelu;
+    for (DType dtype : {DType::kF32, DType::kBf16, DType::kF64}) {
+      for (double at : {1e4, 1e30, kInfinity, -1e4, -1e30, -kInfinity}) {
+        if ((periodic && std::isinf(at)) || (positive && at < 0)) continue;
+        SCOPED_TRACE(absl::StrCat(FnName(fn), " of ", DTypeName(dtype), " at ", at));
+        const Var x = Parameter({at}, {1}, dtype);
+        const Var first = GradOf(Sum(Unary(fn, x)), x);
+        EXPECT_FALSE(std::isnan(ReadOne(first)));
+        if (lines) continue;
+        const Var second = GradOf(Sum(first), x);
+        if (fn == UnaryFn::kExp && at > 0) {
+          EXPECT_EQ(ReadOne(second), kInfinity);
+        } else if (!periodic) {
+          EXPECT_NEAR(ReadOne(second), 0, 1e-5);
+          EXPECT_NEAR(ReadOne(GradOf(Sum(second), x)), 0, 1e-5);
+        }
+      }
+    }
+  }
+}
+
+// The derivative of a gradient by what came into it is the derivative itself.
+TEST(HigherOrderTest, ScaledGradientsFarFromZero) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (UnaryFn fn : {UnaryFn::kGeluErf, UnaryFn::kGeluTanh, UnaryFn::kSilu, UnaryFn::kSoftplus}) {
+    const Var x = Parameter({-kInfinity, -1e30, -1e4, 1e4, 1e30, kInfinity}, {6});
+    const Var scale = Parameter({2, 2, 2, 2, 2, 2}, {6});
+    ExpectVar(GradOf(Sum(GradOf(Sum(Unary(fn, x) * scale), x)), scale), {0, 0, 0, 1, 1, 1});
+  }
+}
+
 TEST(HigherOrderTest, CrossEntropy) {
   const Var labels = Constant({2, -100, 0, 3}, {4}, DType::kI64);
   for (float smoothing : {0.0f, 0.2f}) {
     CheckTwoOrders([&](const Var& x) { return CrossEntropySum(x * 3.0, labels, {.label_smoothing = smoothing}).sum; },
                    {4, 4}, 10);
   }
+}
+
+TEST(HigherOrderTest, CrossEntropyOfLargeLogitsAndOfRowsThatAreLeftOut) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double nan = std::nan("");
+  const Var x = Parameter({1e8, 1e8, -kInfinity, -kInfinity, nan, 0, -kInfinity, -kInfinity}, {4, 2});
+  const Var labels = Constant({0, -100, -100, 1}, {4}, DType::kI64);
+  const Var slope = GradOf(CrossEntropySum(x, labels).sum, x);
+  ExpectVar(slope, {-0.5, 0.5, 0, 0, 0, 0, 0, 0});
+  const Var weights = Constant({1, 0, 1, 0, 1, 0, 1, 0}, {4, 2});
+  ExpectVar(GradOf(Sum(slope * weights), x), {0.25, -0.25, 0, 0, 0, 0, 0, 0});
+}
+
+TEST(HigherOrderTest, CrossEntropysLogSumExp) {
+  const Var labels = Constant({0, -100, 1}, {3}, DType::kI64);
+  const auto logsumexp = [&](const Var& x) { return Apply(op::CrossEntropy{}, {x, labels}, Caller::Here())[2]; };
+  CheckTwoOrders([&](const Var& x) { return Sum(logsumexp(x * 2.0) * logsumexp(x)); }, {3, 4}, 11);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Var x = Parameter({1e8, 1e8, -kInfinity, -kInfinity, 1e4, 1e4 + 1}, {3, 2});
+  ExpectVar(GradOf(Sum(logsumexp(x)), x), {0.5, 0.5, 0, 0, 0.26894142, 0.73105858});
 }
 
 TEST(HigherOrderTest, SoftmaxOfEitherKindAndLogSumExp) {

@@ -120,6 +120,23 @@ TEST(OpsTest, LogSumExpOfARowOfMinusInfinity) {
   ExpectVar(Grad(Sum(y), {x})[0], {0, 0, p, 1 - p}, 1e-5);
 }
 
+TEST(OpsTest, LogSumExpOfInfinitiesAndNan) {
+  const Var x = Constant({kInfinity, 0, -kInfinity, kInfinity, -kInfinity, 2, kNan, kInfinity}, {4, 2});
+  ExpectVar(LogSumExp(x), {kInfinity, kInfinity, 2, kNan});
+}
+
+// The gradient is the softmax, also where the values are too large for a difference of 1 from their logsumexp.
+TEST(OpsTest, LogSumExpOfLargeValues) {
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    const Var x = Parameter({1e8, 1e8, 1e4, 1e4 + 1}, {2, 2}, dtype);
+    const Var y = LogSumExp(x);
+    const Var slope = Grad(Sum(y), {x}, {.differentiable = true})[0];
+    ExpectVar(slope, {0.5, 0.5, 0.26894142, 0.73105858}, 3e-7);
+    const Var weights = Constant({1, 0, 1, 0}, {2, 2}, dtype);
+    ExpectVar(Grad(Sum(slope * weights), {x})[0], {0.25, -0.25, 0.19661193, -0.19661193}, 3e-7);
+  }
+}
+
 TEST(OpsTest, LogSumExpAlongAnotherAxis) {
   const Var x = Constant({0, 1, 0, 3}, {2, 2});
   ExpectVar(LogSumExp(x, 0), {std::log(2.0), std::log(std::exp(1) + std::exp(3))});

@@ -81,6 +81,62 @@ TEST(LossTest, TailsAreFinite) {
   ExpectVar(Grad(binary, {x})[0], {0, 0, 1.0 / 3});
 }
 
+TEST(LossTest, BinaryCrossEntropyKeepsItsTails) {
+  const std::vector<double> values{10, 20, -20, 100, 3};
+  const std::vector<double> targets{1, 1, 0, 1, 0.25};
+  const std::vector<double> expected{4.5398899e-5, 2.0611536e-9, 2.0611536e-9, 3.8e-44, 2.2985874};
+  for (size_t i = 0; i < values.size(); ++i) {
+    ExpectVar(BinaryCrossEntropyWithLogits(Parameter({values[i]}, {1}), Constant({targets[i]}, {1})), {expected[i]},
+              1e-6, 1e-43);
+  }
+  const Var bf16 = Parameter({4}, {1}, DType::kBf16);
+  ExpectVar(BinaryCrossEntropyWithLogits(bf16, Constant({1}, {1}, DType::kBf16)), {0.0181499279});
+
+  const Var x = Parameter({0, 0, 0, 1e4, -1e4, 1e4, -1e4, 1e30}, {8});
+  const Var t = Constant({0, 1, 0.25, 0, 1, 1, 0, 1}, {8});
+  const Var slope = Grad(BinaryCrossEntropyWithLogits(x, t).sum, {x}, {.differentiable = true})[0];
+  ExpectVar(slope, {0.5, -0.5, 0.25, 1, -1, 0, 0, 0});
+  ExpectVar(Grad(Sum(slope), {x})[0], {0.25, 0.25, 0.25, 0, 0, 0, 0, 0});
+}
+
+// 1 + 2^-7 - -1 has 9 bits, one more than a bf16.
+TEST(LossTest, Bf16DifferencesAreTakenInF32) {
+  const Var x = Parameter({1.0078125}, {1}, DType::kBf16);
+  const Var t = Constant({-1}, {1}, DType::kBf16);
+  ExpectVar(MeanAbsoluteError(x, t), {2.0078125}, 0, 0);
+  ExpectVar(MeanSquaredError(x, t), {2.0078125 * 2.0078125}, 0, 0);
+  EXPECT_EQ(Grad(MeanSquaredError(x, t), {x})[0].dtype(), DType::kBf16);
+}
+
+void ExpectOrigins(const Var& var, int line) {
+  if (!var.node()->op.has_value()) return;
+  EXPECT_EQ(var.node()->origin.caller.ToString(), Place(__FILE__, line)) << OpName(*var.node()->op);
+  for (const Var& input : var.node()->inputs) ExpectOrigins(input, line);
+}
+
+TEST(LossTest, EveryOpIsTheCallersLine) {
+  for (DType dtype : {DType::kF32, DType::kBf16}) {
+    const Var x = Parameter({1, 2, 3, 4}, {2, 1, 2}, dtype);
+    const Var t = Constant({1, 0, 1, 0}, {2, 1, 2}, dtype);
+    const Var labels = Constant({0, 1}, {2, 1}, DType::kI64);
+    const int line = __LINE__ + 1;
+    for (const Var& loss : {Var(MeanSquaredError(x, t)), Var(MeanAbsoluteError(x, t)), Var(CrossEntropy(x, labels)),  //
+                            Var(BinaryCrossEntropyWithLogits(x, t) * 2.0 + MeanSquaredError(x, t))}) {
+      ASSERT_TRUE(loss.ok());
+      const int at = loss.node()->origin.caller.line;
+      EXPECT_TRUE(at == line || at == line + 1);
+      ExpectOrigins(loss, at);
+    }
+  }
+}
+
+TEST(LossTest, CrossEntropyOfNoClasses) {
+  const Var logits = Parameter({}, {2, 1, 0});
+  const Loss loss = CrossEntropy(logits, Constant({-100, -100}, {2, 1}, DType::kI64));
+  EXPECT_EQ(ReadOne(loss), 0);
+  EXPECT_EQ(Grad(loss, {logits})[0].shape(), (Shape{2, 1, 0}));
+}
+
 TEST(LossTest, PartsAddUpToTheWhole) {
   const Var x = Parameter(RandomDoubles(20, -1, 1, 1), {10, 2});
   const Var t = Constant(RandomDoubles(20, -1, 1, 2), {10, 2});

@@ -292,6 +292,37 @@ TEST(Elementwise, CastRoundsToNearest) {
   EXPECT_EQ(Doubles(RunOp(op::Cast{DType::kI64}, {MakeTensor({}, {0, 3})})[0]).size(), 0u);
 }
 
+// Beside a value half-way between two of bf16, by less than an f32 can tell.
+TEST(Elementwise, CastToBf16RoundsOnce) {
+  const double half = 1 + 0x1p-8;
+  const double less = 0x1p-40;
+  const double largest = 0x1.FEp127;
+  const std::vector<double> values{
+      half,    half + less,       half - less,       -half - less, -half + less, 3 * half + less,
+      largest, largest + 0x1p118, largest + 0x1p119, 1e300,        kInfinity,    0,
+      1e-300};
+  const std::vector<double> expected{1,       1 + 0x1p-7, 1,         -1 - 0x1p-7, -1, 3 + 0x1p-6, largest,
+                                     largest, kInfinity,  kInfinity, kInfinity,   0,  0};
+  const int64_t count = static_cast<int64_t>(values.size());
+  const Tensor x = MakeTensor(values, {count}, DType::kF64);
+  EXPECT_EQ(Doubles(RunOp(op::Cast{DType::kBf16}, {x})[0]), expected);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Tensor filled = RunOp(op::Fill{.shape = {1}, .dtype = DType::kBf16, .value = values[i]}, {})[0];
+    EXPECT_EQ(Doubles(filled)[0], expected[i]);
+  }
+  EXPECT_TRUE(std::isnan(Doubles(RunOp(op::Cast{DType::kBf16}, {MakeTensor({kNan}, {1}, DType::kF64)})[0])[0]));
+
+  const int32_t middle = (1 << 30) + (1 << 22);
+  const Tensor i32 = ValueOf(Tensor::From(std::vector<int32_t>{middle, middle + 1, middle - 1, -middle - 1}, {4}));
+  EXPECT_EQ(Doubles(RunOp(op::Cast{DType::kBf16}, {i32})[0]),
+            (std::vector<double>{0x1p30, 0x1p30 + 0x1p23, 0x1p30, -0x1p30 - 0x1p23}));
+  const int64_t wide = (int64_t{1} << 62) + (int64_t{1} << 54);
+  const Tensor i64 =
+      ValueOf(Tensor::From(std::vector<int64_t>{wide, wide + 1, wide - 1, -wide - 1, INT64_MAX, INT64_MIN, -3}, {7}));
+  EXPECT_EQ(Doubles(RunOp(op::Cast{DType::kBf16}, {i64})[0]),
+            (std::vector<double>{0x1p62, 0x1p62 + 0x1p55, 0x1p62, -0x1p62 - 0x1p55, 0x1p63, -0x1p63, -3}));
+}
+
 TEST(Elementwise, FillAndIota) {
   for (DType dtype : {DType::kF32, DType::kBf16, DType::kF64, DType::kI32, DType::kI64, DType::kU8}) {
     const Tensor filled = RunOp(op::Fill{.shape = {3, 5}, .dtype = dtype, .value = 2.0}, {})[0];

@@ -109,6 +109,31 @@ TEST(Normalize, RowsOfOneAndOfNone) {
   EXPECT_EQ(RunOp(op::NormalizeGrad{}, {none[0], none[1], none[0]})[0].num_elements(), 0);
 }
 
+// Whose squares f32 (for the last, f64) does not hold.
+TEST(Normalize, RowsOfAnyMagnitude) {
+  constexpr double kDenormal = 0x1p-126;  // which threads flush to 0
+  const auto check = [](double unit, DType dtype) {
+    for (bool centered : {true, false}) {
+      SCOPED_TRACE(absl::StrCat(DTypeName(dtype), " ", unit, centered ? " centered" : ""));
+      const Tensor x = MakeTensor({1 * unit, 2 * unit, -3 * unit, 4 * unit}, {4}, dtype);
+      std::vector<double> in_units = Doubles(x);
+      for (double& value : in_units) value /= unit;
+      const Expected expected = Reference(in_units, 4, centered, 0);
+      const std::vector<Tensor> outputs = RunOp(op::Normalize{.centered = centered, .epsilon = 0}, {x});
+      ExpectClose(outputs[0], expected.y, RelativeTolerance(dtype), 1e-6);
+      ExpectClose(outputs[1], {expected.rstd[0] / unit}, 2e-6, 0);
+      const Tensor dy = MakeTensor({1, 0, -2, 1}, {4}, dtype);
+      const Tensor dx = RunOp(op::NormalizeGrad{centered}, {outputs[0], outputs[1], dy})[0];
+      ExpectClose(dx, GradReference(Doubles(outputs[0]), Doubles(outputs[1]), Doubles(dy), 4, centered),
+                  RelativeTolerance(dtype), 1e-6 * Doubles(outputs[1])[0] + kDenormal);
+    }
+  };
+  for (DType dtype : kDTypes) {
+    for (double unit : {1e20, 2e37, 1e-15, 1e-30, 1e-37}) check(unit, dtype);
+  }
+  for (double unit : {1e200, 1e-200}) check(unit, DType::kF64);
+}
+
 TEST(Normalize, ConstantRow) {
   const Tensor x = MakeTensor(std::vector<double>(7, 0.1), {7});
   ExpectClose(RunOp(op::Normalize{}, {x})[0], std::vector<double>(7, 0), 0, 1e-6);
