@@ -192,7 +192,7 @@ Gradients VjpByComposition(const Site& site, const Composed& composed) {
     for (size_t i = 0; i < site.in.size(); ++i) {
       // A node of its own for each input, at which the way back ends: partial derivatives even where inputs depend on
       // one another or are the same Var.
-      inputs.push_back(site.wants[i] ? Reshape(site.at(site.in[i]), site.in[i].shape()) : site.in[i]);
+      inputs.push_back(site.wants[i] ? Reshape(site.in[i], site.in[i].shape()) : site.in[i]);
       if (!site.wants[i]) continue;
       wanted.push_back(inputs[i]);
       stop.insert(inputs[i].node().get());
@@ -200,7 +200,7 @@ Gradients VjpByComposition(const Site& site, const Composed& composed) {
     const std::vector<Var> outputs = composed(inputs);
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (site.dout[i].node() == nullptr) continue;
-      const Var part = Sum(site.at(outputs[i] * site.dout[i]));
+      const Var part = Sum(outputs[i] * site.dout[i]);
       total = total.node() == nullptr ? part : total + part;
     }
   }

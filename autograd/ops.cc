@@ -57,7 +57,8 @@ Var AlongAxis(const Located& x, int64_t axis, const Fn& fn) {
   std::vector<int64_t> axes;
   for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
   std::swap(axes[static_cast<size_t>(from_front)], axes.back());
-  return Permute(Located(fn(Permute(x, axes)), x.caller.file, x.caller.line), axes);
+  const CallerScope caller(x.caller);
+  return Permute(fn(Permute(x, axes)), axes);
 }
 
 }  // namespace
@@ -110,8 +111,9 @@ Var Max(Located x, const ReduceOptions& options) { return Reduce(ReduceFn::kMax,
 Var Min(Located x, const ReduceOptions& options) { return Reduce(ReduceFn::kMin, x, options); }
 
 Var Variance(Located x, const ReduceOptions& options) {
+  const CallerScope caller(x.caller);
   const Var deviation = x - Mean(x, {options.axes, /*keepdims=*/true});
-  return Mean(Located(deviation * deviation, x.caller.file, x.caller.line), options);
+  return Mean(deviation * deviation, options);
 }
 
 Var ArgMax(Located x, int64_t axis, bool keepdims) {
@@ -120,18 +122,18 @@ Var ArgMax(Located x, int64_t axis, bool keepdims) {
 
 Var LogSumExp(Located x, int64_t axis) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const auto at = [&](const auto& operand) { return Located(operand, x.caller.file, x.caller.line); };
+  const CallerScope caller(x.caller);
   const DType dtype = x.var.dtype();
   const Var wide = dtype == DType::kBf16 ? Cast(x, DType::kF32) : x.var;
   // The shift changes neither value nor gradient, so it has none of its own. inf - inf would be NaN: a row whose
   // largest element is infinite is not shifted.
-  const Var top = Max(at(wide.Detach()), {{axis}, /*keepdims=*/true});
-  const Var shift = Where(at(Less(at(Abs(at(top))), at(kInfinity))), at(top), at(0.0));
-  const Var sum = Sum(at(Exp(at(at(wide) - at(shift)))), {{axis}});
-  const Var nothing = Equal(at(sum), at(0.0));  // a row of -inf, where the logarithm has no slope
-  const Var log = Log(at(Where(at(nothing), at(1.0), at(sum))));
-  const Var lse = Where(at(nothing), at(-kInfinity), at(at(log) + at(Reshape(at(shift), sum.shape()))));
-  return dtype == DType::kBf16 ? Cast(at(lse), dtype) : lse;
+  const Var top = Max(wide.Detach(), {{axis}, /*keepdims=*/true});
+  const Var shift = Where(Less(Abs(top), kInfinity), top, 0.0);
+  const Var sum = Sum(Exp(wide - shift), {{axis}});
+  const Var nothing = Equal(sum, 0.0);  // a row of -inf, where the logarithm has no slope
+  const Var log = Log(Where(nothing, 1.0, sum));
+  const Var lse = Where(nothing, -kInfinity, log + Reshape(shift, sum.shape()));
+  return dtype == DType::kBf16 ? Cast(lse, dtype) : lse;
 }
 
 Var Softmax(Located x, int64_t axis) {
@@ -236,9 +238,8 @@ Var ApplyDropout(Located x, const DropoutOptions& options) {
           x, InvalidArgument("Dropout: the ", rows, " rows of ", x.var.spec().ToString(), " are not a multiple of the ",
                              samples, " samples of the batch; give DropoutOptions::index"));
     }
-    const auto at = [&](const Var& var) { return Located(var, x.caller.file, x.caller.line); };
-    index =
-        at(Iota(rows, x.var.device(), x.caller)) + at(at(random->first_sample) * static_cast<double>(rows / samples));
+    const CallerScope caller(x.caller);
+    index = Iota(rows, x.var.device()) + random->first_sample * static_cast<double>(rows / samples);
   }
   return Apply1(op::Dropout{options.rate, options.stream}, {x.var, random->key, index}, x.caller);
 }

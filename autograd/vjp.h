@@ -18,9 +18,7 @@ struct Site {
   std::vector<Var> out;     // its outputs
   std::vector<Var> dout;    // the gradient of each output; empty where nothing depends on it
   std::vector<bool> wants;  // whether the gradient of each input will be used
-  Caller caller;
-
-  Located at(const Var& var) const { return Located(var, caller.file, caller.line); }
+  Caller caller;            // of the op; a CallerScope of it is open
 };
 
 using Gradients = std::vector<Var>;

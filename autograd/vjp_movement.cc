@@ -40,12 +40,10 @@ Gradients VjpRule(const op::Concat& op, const Site& site) {
 }
 
 Gradients VjpRule(const op::GatherRows&, const Site& site) {
-  return {ScatterAddRows(site.at(site.dout[0]), site.in[1], site.in[0].shape()[0]), Var()};
+  return {ScatterAddRows(site.dout[0], site.in[1], site.in[0].shape()[0]), Var()};
 }
 
-Gradients VjpRule(const op::ScatterAddRows&, const Site& site) {
-  return {GatherRows(site.at(site.dout[0]), site.in[1]), Var()};
-}
+Gradients VjpRule(const op::ScatterAddRows&, const Site& site) { return {GatherRows(site.dout[0], site.in[1]), Var()}; }
 
 NotDifferentiable VjpRule(const op::OneHot&, const Site&) { return {"its input is an index"}; }
 

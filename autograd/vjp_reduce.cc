@@ -12,7 +12,7 @@ namespace {
 Var KeepDims(const Site& site, const Var& x, const Axes& axes) {
   Shape shape = site.in[0].shape();
   for (int64_t axis : axes) shape[static_cast<size_t>(axis)] = 1;
-  return Reshape(site.at(x), shape);
+  return Reshape(x, shape);
 }
 
 const ReduceOptions kLastAxis{{-1}, /*keepdims=*/true};
@@ -25,7 +25,7 @@ Gradients VjpRule(const op::Reduce& op, const Site& site) {
   const Var& x = site.in[0];
   Var d = KeepDims(site, site.dout[0], op.axes);
   if (op.fn == ReduceFn::kMax || op.fn == ReduceFn::kMin) {
-    const Var chosen = Cast(site.at(Equal(x, KeepDims(site, site.out[0], op.axes))), x.dtype());
+    const Var chosen = Cast(Equal(x, KeepDims(site, site.out[0], op.axes)), x.dtype());
     const Var ties = Apply1(op::Reduce{ReduceFn::kSum, op.axes, true}, {chosen}, site.caller);
     return {chosen * (d / ties)};
   }
@@ -33,7 +33,7 @@ Gradients VjpRule(const op::Reduce& op, const Site& site) {
     const int64_t count = site.out[0].spec().num_elements();
     d = d * (count == 0 ? 0.0 : static_cast<double>(count) / static_cast<double>(x.spec().num_elements()));
   }
-  return {BroadcastTo(site.at(d), x.shape())};
+  return {BroadcastTo(d, x.shape())};
 }
 
 NotDifferentiable VjpRule(const op::ArgMax&, const Site&) { return {"its output is an index"}; }
@@ -43,7 +43,7 @@ Gradients VjpRule(const op::GlobalNorm&, const Site& site) {
   const Var& norm = site.out[0];
   const Var scale = Where(Greater(norm, 0.0), site.dout[0] / norm, 0.0);
   Gradients gradients;
-  for (const Var& x : site.in) gradients.push_back(x * Cast(site.at(scale), x.dtype()));
+  for (const Var& x : site.in) gradients.push_back(x * Cast(scale, x.dtype()));
   return gradients;
 }
 
@@ -72,7 +72,7 @@ Gradients VjpRule(const op::Normalize& op, const Site& site) {
     Shape column = rstd.shape();
     column.push_back(1);
     const Var scale = site.dout[1] * rstd * rstd * (-1.0 / static_cast<double>(y.shape().back()));
-    const Var by_rstd = y * Cast(site.at(Reshape(scale, column)), y.dtype());
+    const Var by_rstd = y * Cast(Reshape(scale, column), y.dtype());
     gradients[0] = gradients[0].node() == nullptr ? by_rstd : gradients[0] + by_rstd;
   }
   return gradients;
@@ -100,8 +100,8 @@ Gradients VjpRule(const op::CrossEntropy& op, const Site& site) {
                           site.caller);
   }
   if (site.dout[2].node() != nullptr) {
-    const Var softmax = Softmax(site.at(Cast(site.at(logits), site.out[2].dtype())));
-    const Var by_logsumexp = Cast(site.at(WithColumn(site.dout[2]) * softmax), logits.dtype());
+    const Var softmax = Softmax(Cast(logits, site.out[2].dtype()));
+    const Var by_logsumexp = Cast(WithColumn(site.dout[2]) * softmax, logits.dtype());
     gradients[0] = gradients[0].node() == nullptr ? by_logsumexp : gradients[0] + by_logsumexp;
   }
   return gradients;

@@ -23,7 +23,8 @@ Embedding::Embedding(Var weight) : Module(absl::StrCat("Embedding ", weight.shap
 
 Var Embedding::operator()(Located index) const {
   const LayerScope scope(name());
-  return GatherRows(Located(weight_, index.caller.file, index.caller.line), index.var);
+  const CallerScope caller(index.caller);
+  return GatherRows(weight_, index.var);
 }
 
 }  // namespace gemmill

@@ -68,9 +68,10 @@ Linear::Linear(Var weight, Var bias, Activation activation)
 
 Var Linear::operator()(Located x) const {
   const LayerScope scope(name());
+  const CallerScope caller(x.caller);
   Var y = MatMul(x, weight_, {.trans_b = true});
-  if (bias_.node() != nullptr) y = Located(y, x.caller.file, x.caller.line) + bias_;
-  return Activate(activation_, Located(y, x.caller.file, x.caller.line));
+  if (bias_.node() != nullptr) y = y + bias_;
+  return Activate(activation_, y);
 }
 
 absl::StatusOr<Mlp> Mlp::Create(const MlpOptions& options, const InitOptions& init) {
@@ -107,10 +108,11 @@ Mlp::Mlp(std::vector<Linear> layers, std::vector<Dropout> dropouts)
 
 Var Mlp::operator()(Located x) const {
   const LayerScope scope(name());
+  const CallerScope caller(x.caller);
   Var y = x.var;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    y = layers_[i](Located(y, x.caller.file, x.caller.line));
-    if (i < dropouts_.size()) y = dropouts_[i](Located(y, x.caller.file, x.caller.line));
+    y = layers_[i](y);
+    if (i < dropouts_.size()) y = dropouts_[i](y);
   }
   return y;
 }

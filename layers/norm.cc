@@ -34,8 +34,9 @@ LayerNorm::LayerNorm(const NormOptions& options, Var weight, Var bias)
 
 Var LayerNorm::operator()(Located x) const {
   const LayerScope scope(name());
-  const Var scaled = Located(LayerNormalize(x, epsilon_), x.caller.file, x.caller.line) * weight_;
-  return bias_.node() == nullptr ? scaled : Located(scaled, x.caller.file, x.caller.line) + bias_;
+  const CallerScope caller(x.caller);
+  const Var scaled = LayerNormalize(x, epsilon_) * weight_;
+  return bias_.node() == nullptr ? scaled : scaled + bias_;
 }
 
 absl::StatusOr<RmsNorm> RmsNorm::Create(const NormOptions& options, const InitOptions& init) {
@@ -51,7 +52,8 @@ RmsNorm::RmsNorm(const NormOptions& options, Var weight)
 
 Var RmsNorm::operator()(Located x) const {
   const LayerScope scope(name());
-  return Located(RmsNormalize(x, epsilon_), x.caller.file, x.caller.line) * weight_;
+  const CallerScope caller(x.caller);
+  return RmsNormalize(x, epsilon_) * weight_;
 }
 
 }  // namespace gemmill
