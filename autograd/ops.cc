@@ -223,8 +223,7 @@ Var ApplyDropout(Located x, const DropoutOptions& options) {
   if (random == nullptr || !x.var.ok()) return x.var;
   if (x.var.spec().rank() == 0) return Fail(x, InvalidArgument("Dropout: takes at least 1 dimension, got a scalar"));
   const Shape& shape = x.var.shape();
-  int64_t rows = 1;
-  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
+  const int64_t rows = NumElements(Shape(shape.begin(), shape.end() - 1));
   const Device device = x.var.device();
   absl::StatusOr<Tensor> key =
       Tensor::From(std::vector<int64_t>{static_cast<int64_t>(random->seed), random->step}, {2}, device);
