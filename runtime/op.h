@@ -181,7 +181,7 @@ struct GatherRows {
 };
 
 // (values [...i, ...row], index [...i]) -> [rows, ...row], zeros with each value row added to row index[i], in order of
-// i.
+// i; sums of many rows run in f64.
 struct ScatterAddRows {
   int64_t rows = 0;
   int64_t index_rank = 1;  // how many of the leading dimensions are the index's
