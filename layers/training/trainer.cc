@@ -100,9 +100,11 @@ absl::Status Trainer::MakeTotals() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field> fields, bool first, Caller caller) {
+absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field> fields, int64_t samples, bool first,
+                                                         Caller caller) {
   const auto same = [&](const Recording& recording) {
-    if (recording.first != first || recording.fields.size() != fields.size()) return false;
+    if (recording.first != first || recording.samples != samples || recording.fields.size() != fields.size())
+      return false;
     for (size_t i = 0; i < fields.size(); ++i) {
       if (recording.fields[i].spec != inputs_[i].spec() || recording.fields[i].name != fields[i].name) return false;
     }
@@ -113,17 +115,18 @@ absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field>
   }
   std::vector<FieldSpec> specs;
   for (size_t i = 0; i < fields.size(); ++i) specs.push_back({fields[i].name, inputs_[i].spec()});
-  GM_ASSIGN_OR_RETURN(Program program, TraceMicroBatch(loss_, specs, parameters_, first, total_tensors_, caller));
+  GM_ASSIGN_OR_RETURN(Program program,
+                      TraceMicroBatch(loss_, specs, samples, parameters_, first, total_tensors_, caller));
   GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(options_.passes ? passes::Default(program) : program, arena_));
   replay.SetWatch(watch_);
   recordings_.push_back(
-      std::make_unique<Recording>(Recording{std::move(specs), first, std::move(program), std::move(replay)}));
+      std::make_unique<Recording>(Recording{std::move(specs), samples, first, std::move(program), std::move(replay)}));
   return recordings_.back().get();
 }
 
 absl::Status Trainer::CheckStillTheSame(Recording& recording, Caller caller) {
-  GM_ASSIGN_OR_RETURN(const Program now,
-                      TraceMicroBatch(loss_, recording.fields, parameters_, recording.first, total_tensors_, caller));
+  GM_ASSIGN_OR_RETURN(const Program now, TraceMicroBatch(loss_, recording.fields, recording.samples, parameters_,
+                                                         recording.first, total_tensors_, caller));
   const std::optional<std::string> difference = FirstDifference(recording.recorded, now);
   if (!difference.has_value()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
@@ -138,7 +141,7 @@ absl::Status Trainer::AddReplayed(const Batch& batch, int64_t start, int64_t sto
     if (input.device() == device_) continue;
     GM_ASSIGN_OR_RETURN(input, input.To(device_));
   }
-  GM_ASSIGN_OR_RETURN(Recording* const recording, RecordingOf(batch.fields, start == 0, caller));
+  GM_ASSIGN_OR_RETURN(Recording* const recording, RecordingOf(batch.fields, stop - start, start == 0, caller));
   ++recording->uses;
   if (recording->uses == 2 || recording->uses == 10) GM_RETURN_IF_ERROR(CheckStillTheSame(*recording, caller));
   const int64_t key[] = {static_cast<int64_t>(options_.seed), steps_};

@@ -85,12 +85,13 @@ class Trainer {
   // A recorded micro-batch: of these fields, the first of its step or one that adds to the totals.
   struct Recording {
     std::vector<FieldSpec> fields;
+    int64_t samples;
     bool first;
     Program recorded;  // as it was traced, before passes
     Replay replay;
     int64_t uses = 0;
   };
-  absl::StatusOr<Recording*> RecordingOf(absl::Span<const Field> fields, bool first, Caller caller);
+  absl::StatusOr<Recording*> RecordingOf(absl::Span<const Field> fields, int64_t samples, bool first, Caller caller);
   absl::Status CheckStillTheSame(Recording& recording, Caller caller);
   absl::Status AddReplayed(const Batch& batch, int64_t start, int64_t stop, Caller caller);
   absl::Status AddEagerly(const Batch& batch, int64_t start, int64_t stop, Caller caller);
