@@ -142,8 +142,9 @@ absl::Status Trainer::AddReplayed(const Batch& batch, int64_t start, int64_t sto
     GM_ASSIGN_OR_RETURN(input, input.To(device_));
   }
   GM_ASSIGN_OR_RETURN(Recording* const recording, RecordingOf(batch.fields, stop - start, start == 0, caller));
-  ++recording->uses;
-  if (recording->uses == 2 || recording->uses == 10) GM_RETURN_IF_ERROR(CheckStillTheSame(*recording, caller));
+  const int64_t use = recording->uses + 1;
+  if (use == 2 || use == 10) GM_RETURN_IF_ERROR(CheckStillTheSame(*recording, caller));
+  recording->uses = use;
   const int64_t key[] = {static_cast<int64_t>(options_.seed), steps_};
   const int64_t first_sample = batch.rank_offset + start;
   GM_RETURN_IF_ERROR(CopyFromHost(key, key_.data(), sizeof(key), device_));
