@@ -44,6 +44,10 @@ absl::StatusOr<Var> MakeParameter(const Shape& shape, Initializer initializer, c
   if (!IsFloating(options.dtype)) {
     return InvalidArgument("parameters are f32, bf16 or f64, got ", DTypeName(options.dtype));
   }
+  if (options.reserve_only) {
+    GM_ASSIGN_OR_RETURN(Tensor reserved, Tensor::Reserve({shape, options.dtype, options.device}));
+    return Var::Parameter(std::move(reserved));
+  }
   const absl::StatusOr<Tensor> host = Tensor::Empty({shape, DType::kF32});
   if (!host.ok()) return Annotate(host.status(), "a parameter ", ShapeString(shape), ": ");
   float* values = static_cast<float*>(host->data());

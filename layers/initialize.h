@@ -25,6 +25,9 @@ struct InitOptions {
   uint64_t seed = 0;
   Device device = {};
   DType dtype = DType::kF32;
+  // Zeros that take no memory until they are written (Tensor::Reserve): for reports and plans of a model that is not to
+  // be trained here.
+  bool reserve_only = false;
 
   // For part `i` of a module: the same but for the seed, so that parts differ.
   InitOptions Part(uint64_t i) const;

@@ -54,6 +54,17 @@ void FreeBytes(void* data, int64_t bytes, Device device) {
   if (device.kind == Device::Kind::kCpu) cpu::Free(data, bytes);
 }
 
+absl::StatusOr<void*> ReserveBytes(int64_t bytes, Device device) {
+  if (device.kind != Device::Kind::kCpu) return NoMemory(device);
+  void* data = cpu::Reserve(bytes);
+  if (data != nullptr) return data;
+  return absl::ResourceExhaustedError(absl::StrCat("no addresses for ", bytes, " bytes on ", device.ToString()));
+}
+
+void UnreserveBytes(void* data, int64_t bytes, Device device) {
+  if (device.kind == Device::Kind::kCpu) cpu::Unreserve(data, bytes);
+}
+
 absl::Status CopyFromHost(const void* host, void* data, int64_t bytes, Device device) {
   if (device.kind != Device::Kind::kCpu) return NoMemory(device);
   cpu::Copy(host, data, bytes);

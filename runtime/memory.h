@@ -19,6 +19,10 @@ absl::Status CheckFits(int64_t bytes, Device device);
 // At least `bytes` bytes, aligned to kAlignment; ResourceExhausted when there are none. Never null, even for 0 bytes.
 absl::StatusOr<void*> AllocateBytes(int64_t bytes, Device device);
 void FreeBytes(void* data, int64_t bytes, Device device);
+// Addresses of `bytes` zeros that are not counted and take memory only when they are written: to record and plan models
+// that this machine could not hold. On the CPU alone.
+absl::StatusOr<void*> ReserveBytes(int64_t bytes, Device device);
+void UnreserveBytes(void* data, int64_t bytes, Device device);
 
 absl::Status CopyFromHost(const void* host, void* data, int64_t bytes, Device device);
 absl::Status CopyToHost(const void* data, void* host, int64_t bytes, Device device);

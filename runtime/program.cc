@@ -64,9 +64,12 @@ Specs Program::SpecsOf(const std::vector<int>& numbers, std::vector<Spec>& stora
   return storage;
 }
 
+std::string SpecsString(const Program& program, const Step& step) {
+  return absl::StrCat("(", List(program, step.inputs), ") -> ", List(program, step.outputs));
+}
+
 std::string StepString(const Program& program, const Step& step) {
-  return absl::StrCat(step.origin.ToString(), ": ", OpName(step.op), " (", List(program, step.inputs), ") -> ",
-                      List(program, step.outputs));
+  return absl::StrCat(step.origin.ToString(), ": ", OpName(step.op), " ", SpecsString(program, step));
 }
 
 std::string ProgramString(const Program& program) {

@@ -51,6 +51,8 @@ struct Program {
 
 // "train.cc:12, layer fc1: MatMul (f32[64, 784], f32[512, 784]) -> f32[64, 512]"
 std::string StepString(const Program& program, const Step& step);
+// "(f32[64, 784], f32[512, 784]) -> f32[64, 512]"
+std::string SpecsString(const Program& program, const Step& step);
 // A line per step.
 std::string ProgramString(const Program& program);
 

@@ -121,9 +121,9 @@ absl::Status Replay::Run(absl::Span<const Tensor> inputs) {
       return Annotate(done, step.origin.ToString(), ": ", OpName(step.op), ": ");
     }
     if (watch_) {
-      const auto now = std::chrono::steady_clock::now();
-      watch_(call.step, std::chrono::duration<double>(now - before).count());
-      before = now;
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - before;
+      watch_(program_, call.step, taken.count());
+      before = std::chrono::steady_clock::now();
     }
   }
   return absl::OkStatus();

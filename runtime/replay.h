@@ -43,8 +43,9 @@ class Replay {
   // Output i of the last run: bytes of the arena, which the next run of any Replay on it overwrites.
   Tensor output(size_t i) const;
 
-  // Calls `watch(step number, seconds)` after each Step of later runs; empty: not.
-  using Watch = std::function<void(size_t step, double seconds)>;
+  // Calls `watch(program(), step number, seconds)` after each Step of later runs; empty: not. Its own time counts for
+  // no Step. Of a device that works on by itself, seconds are those of handing the Step over.
+  using Watch = std::function<void(const Program& program, size_t step, double seconds)>;
   void SetWatch(Watch watch) { watch_ = std::move(watch); }
 
   const Program& program() const { return program_; }

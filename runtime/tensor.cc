@@ -7,18 +7,24 @@ namespace gemmill {
 
 absl::StatusOr<std::shared_ptr<Buffer>> Buffer::Allocate(int64_t bytes, Device device) {
   GM_ASSIGN_OR_RETURN(void* data, AllocateBytes(bytes, device));
-  return std::shared_ptr<Buffer>(new Buffer(data, bytes, device, /*owned=*/true));
+  return std::shared_ptr<Buffer>(new Buffer(data, bytes, device, Owner::kAllocation));
+}
+
+absl::StatusOr<std::shared_ptr<Buffer>> Buffer::Reserve(int64_t bytes, Device device) {
+  GM_ASSIGN_OR_RETURN(void* data, ReserveBytes(bytes, device));
+  return std::shared_ptr<Buffer>(new Buffer(data, bytes, device, Owner::kReservation));
 }
 
 std::shared_ptr<Buffer> Buffer::Borrow(void* data, int64_t bytes, Device device) {
-  return std::shared_ptr<Buffer>(new Buffer(data, bytes, device, /*owned=*/false));
+  return std::shared_ptr<Buffer>(new Buffer(data, bytes, device, Owner::kSomebodyElse));
 }
 
-Buffer::Buffer(void* data, int64_t bytes, Device device, bool owned)
-    : data_(data), bytes_(bytes), device_(device), owned_(owned) {}
+Buffer::Buffer(void* data, int64_t bytes, Device device, Owner owner)
+    : data_(data), bytes_(bytes), device_(device), owner_(owner) {}
 
 Buffer::~Buffer() {
-  if (owned_) FreeBytes(data_, bytes_, device_);
+  if (owner_ == Owner::kAllocation) FreeBytes(data_, bytes_, device_);
+  if (owner_ == Owner::kReservation) UnreserveBytes(data_, bytes_, device_);
 }
 
 absl::StatusOr<Tensor> Tensor::Empty(const Spec& spec) {
@@ -32,6 +38,12 @@ absl::StatusOr<Tensor> Tensor::Zeros(const Spec& spec) {
   // All-zero bytes are the zero of every dtype.
   std::memset(host.data(), 0, static_cast<size_t>(spec.bytes()));
   return host.To(spec.device);
+}
+
+absl::StatusOr<Tensor> Tensor::Reserve(const Spec& spec) {
+  GM_RETURN_IF_ERROR(CheckedNumElements(spec.shape, SizeOf(spec.dtype)).status());
+  GM_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer, Buffer::Reserve(spec.bytes(), spec.device));
+  return Tensor(std::move(buffer), spec);
 }
 
 Tensor Tensor::View(void* data, const Spec& spec) {

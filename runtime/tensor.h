@@ -20,6 +20,8 @@ class Buffer {
  public:
   // Uninitialised bytes; ResourceExhausted when the device has none left.
   static absl::StatusOr<std::shared_ptr<Buffer>> Allocate(int64_t bytes, Device device);
+  // Zeros that take no memory until they are written (ReserveBytes).
+  static absl::StatusOr<std::shared_ptr<Buffer>> Reserve(int64_t bytes, Device device);
   // Bytes that somebody else owns and keeps alive.
   static std::shared_ptr<Buffer> Borrow(void* data, int64_t bytes, Device device);
 
@@ -36,12 +38,13 @@ class Buffer {
   void MarkWritten() { ++version_; }
 
  private:
-  Buffer(void* data, int64_t bytes, Device device, bool owned);
+  enum class Owner : uint8_t { kAllocation, kReservation, kSomebodyElse };
+  Buffer(void* data, int64_t bytes, Device device, Owner owner);
 
   void* data_;
   int64_t bytes_;
   Device device_;
-  bool owned_;
+  Owner owner_;
   int64_t version_ = 0;
 };
 
@@ -51,6 +54,7 @@ class Tensor {
 
   static absl::StatusOr<Tensor> Empty(const Spec& spec);  // uninitialised
   static absl::StatusOr<Tensor> Zeros(const Spec& spec);
+  static absl::StatusOr<Tensor> Reserve(const Spec& spec);  // zeros, see Buffer::Reserve
   // A copy of `values`, whose count must be the shape's.
   template <typename T>
   static absl::StatusOr<Tensor> From(absl::Span<const T> values, const Shape& shape, Device device = {});

@@ -172,6 +172,23 @@ absl::Status Optimizer::Apply(absl::Span<const NamedParameter> parameters, absl:
   return absl::OkStatus();
 }
 
+Program Optimizer::UpdateProgram(Caller caller) const {
+  Program program;
+  if (started_.kernel.run == nullptr) return program;
+  Step step{.op = UpdateOp(started_.decays, started_.scales), .origin = {.caller = caller}};
+  for (const Spec& spec : started_.specs) {
+    step.inputs.push_back(static_cast<int>(program.values.size()));
+    program.values.push_back({spec, Storage::kInput, {}});
+  }
+  program.inputs = step.inputs;
+  for (const Tensor& tensor : started_.updated) {
+    step.outputs.push_back(static_cast<int>(program.values.size()));
+    program.values.push_back({tensor.spec(), Storage::kBound, tensor});
+  }
+  program.steps.push_back(std::move(step));
+  return program;
+}
+
 Sgd::Sgd(const SgdOptions& options)
     : Optimizer(options.learning_rate, options.weight_decay, options.groups), options_(options) {}
 

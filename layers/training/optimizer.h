@@ -15,6 +15,7 @@
 #include "gemmill/autograd/var.h"
 #include "gemmill/layers/module.h"
 #include "gemmill/runtime/kernel.h"
+#include "gemmill/runtime/program.h"
 
 namespace gemmill {
 
@@ -45,6 +46,9 @@ class Optimizer {
   // parameters. An error leaves everything as it was.
   absl::Status Apply(absl::Span<const NamedParameter> parameters, absl::Span<const Var> gradients,
                      const UpdateControl& control = {});
+
+  // What the last Apply ran, as a Program of one Step: for profiles and reports, not to be run. Empty before the first.
+  Program UpdateProgram(Caller caller = Caller::Here()) const;
 
   double learning_rate() const { return learning_rate_; }  // before schedule and groups
   int64_t steps() const { return steps_; }                 // taken so far

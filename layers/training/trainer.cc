@@ -185,6 +185,7 @@ absl::StatusOr<double> Trainer::GradientNorm(Caller caller) {
     GM_ASSIGN_OR_RETURN(Program program, Trace([&](const std::vector<Var>&) { return norm(gradients); }, {}));
     GM_RETURN_IF_ERROR(WriteInto(program, 0, norm_value_));
     GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(std::move(program), arena_));
+    replay.SetWatch(watch_);
     norm_ = std::make_unique<Replay>(std::move(replay));
   }
   GM_RETURN_IF_ERROR(norm_->Run({}));
@@ -217,8 +218,14 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
     if (options_.clip_norm > 0) {
       control.gradient_scale *= std::min(1.0, options_.clip_norm / (report.gradient_norm + 1e-6));
     }
+    const Stopwatch update;
     GM_RETURN_IF_ERROR(optimizer_->Apply(parameters_, absl::MakeConstSpan(totals_).subspan(2), control));
     GM_RETURN_IF_ERROR(Stream::Default(device_).Synchronize());
+    if (watch_) {
+      const double seconds = update.Seconds();
+      if (update_ == nullptr) update_ = std::make_unique<Program>(optimizer_->UpdateProgram(caller));
+      watch_(*update_, 0, seconds);
+    }
     ++steps_;
   }
   report.step = steps_;
@@ -236,6 +243,7 @@ std::vector<const Replay*> Trainer::recordings() const {
 void Trainer::SetWatch(Replay::Watch watch) {
   watch_ = std::move(watch);
   for (const auto& recording : recordings_) recording->replay.SetWatch(watch_);
+  if (norm_ != nullptr) norm_->SetWatch(watch_);
 }
 
 absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset, Caller caller) const {

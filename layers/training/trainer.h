@@ -71,7 +71,7 @@ class Trainer {
 
   // The Programs recorded so far, passes included, and the bytes that they share for temporaries.
   std::vector<const Replay*> recordings() const;
-  // Calls `watch` after each Step of replayed micro-batches (profile.h).
+  // Calls `watch` after each Step of replayed micro-batches, of the gradients' norm and of the update (profile.h).
   void SetWatch(Replay::Watch watch);
 
   int64_t steps() const { return steps_; }
@@ -116,6 +116,7 @@ class Trainer {
   Tensor key_;
   Tensor first_sample_;
   Replay::Watch watch_;
+  std::unique_ptr<Program> update_;  // what is watched of the optimizer
 };
 
 }  // namespace gemmill

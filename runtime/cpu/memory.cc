@@ -1,5 +1,6 @@
 #include "gemmill/runtime/cpu/memory.h"
 
+#include <sys/mman.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
@@ -84,6 +85,14 @@ void Free(void* data, int64_t bytes) {
   }
   std::free(data);
 }
+
+void* Reserve(int64_t bytes) {
+  void* data = mmap(nullptr, static_cast<size_t>(std::max<int64_t>(bytes, 1)), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return data == MAP_FAILED ? nullptr : data;
+}
+
+void Unreserve(void* data, int64_t bytes) { munmap(data, static_cast<size_t>(std::max<int64_t>(bytes, 1))); }
 
 void Copy(const void* source, void* destination, int64_t bytes) {
   if (bytes > 0) std::memcpy(destination, source, static_cast<size_t>(bytes));

@@ -9,6 +9,10 @@ namespace gemmill::cpu {
 // of the same size, up to a bound: mapping fresh pages costs more than most ops.
 void* Allocate(int64_t bytes);
 void Free(void* data, int64_t bytes);
+// Addresses for `bytes` zeros, which take memory page by page when they are first written; null where the system has no
+// more addresses.
+void* Reserve(int64_t bytes);
+void Unreserve(void* data, int64_t bytes);
 void Copy(const void* source, void* destination, int64_t bytes);
 
 // What the process can have at most: the machine's memory and swap, or less where a cgroup says so.
