@@ -1,6 +1,7 @@
 # cmake -D MODE=find_package|add_subdirectory -D SOURCE_DIR= -D BUILD_DIR= -D WORK_DIR= -D JOBS= -P run.cmake -- OPTION...
 # Builds the project beside this file against Gemmill (its sources, its build) in WORK_DIR, and runs it. The options are
 # passed on when it is configured.
+cmake_minimum_required(VERSION 3.22)
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   message("${output}")
