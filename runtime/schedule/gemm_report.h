@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "gemmill/runtime/cost.h"
 #include "gemmill/runtime/program.h"
 #include "gemmill/runtime/schedule/roofline.h"
 
