@@ -1,6 +1,5 @@
 #include "gemmill/autograd/grad.h"
 
-#include <ranges>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -62,12 +61,13 @@ class Backward {
   }
 
   absl::Status Run() {
-    for (const std::shared_ptr<Node>& node : std::ranges::reverse_view(order_)) {
+    for (size_t i = order_.size(); i-- > 0;) {
+      const std::shared_ptr<Node>& node = order_[i];
       const auto found = gradients_.find(node.get());
       if (found == gradients_.end()) continue;
       if (node->op.has_value() && leads_.contains(node.get()) && !stop_.contains(node.get())) {
         std::vector<Var> dout;
-        for (size_t i = 0; i < node->specs.size(); ++i) dout.push_back(Summed(Var(node, i), found->second[i]));
+        for (size_t o = 0; o < node->specs.size(); ++o) dout.push_back(Summed(Var(node, o), found->second[o]));
         GM_RETURN_IF_ERROR(Visit(node, std::move(dout)));
       }
       if (!wanted_.contains(node.get())) gradients_.erase(node.get());

@@ -226,8 +226,7 @@ Var ApplyDropout(Located x, const DropoutOptions& options) {
   if (random == nullptr || !x.var.ok()) return x.var;
   if (x.var.spec().rank() == 0) return Fail(x, InvalidArgument("Dropout: takes at least 1 dimension, got a scalar"));
   const Shape& shape = x.var.shape();
-  int64_t rows = 1;
-  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
+  const int64_t rows = NumElements(Shape(shape.begin(), shape.end() - 1));
   Var index;
   if (options.index.has_value()) {
     index = *options.index;

@@ -31,7 +31,7 @@ Var Recorder::Input(const Spec& spec) {
 absl::StatusOr<int> Recorder::NumberOf(const Var& var) {
   const auto found = numbers_.find(var.node().get());
   if (found != numbers_.end()) return found->second[var.output()];
-  if (var.node()->recorded) return absl::FailedPreconditionError("it belongs to another Trace, which has ended");
+  if (var.node()->recorded) return absl::FailedPreconditionError("it was recorded in another Trace");
   const Tensor& tensor = var.node()->values[var.output()];
   std::vector<int>& there = bound_[tensor.data()];
   for (int number : there) {
@@ -62,9 +62,10 @@ absl::Status Recorder::Record(const Op& op, absl::Span<const Var> inputs, const 
 }
 
 void Recorder::Share(const Var& var, const std::shared_ptr<Node>& node) {
-  node->recorded = true;
-  node->values.resize(1);
-  numbers_[node.get()] = {numbers_[var.node().get()][var.output()]};
+  const auto found = numbers_.find(var.node().get());
+  if (found == numbers_.end()) return;  // of another Trace: using it is an error
+  const int number = found->second[var.output()];
+  numbers_[node.get()] = {number};
   nodes_.push_back(node);
 }
 
@@ -74,14 +75,19 @@ Program Recorder::Finish(std::vector<int> outputs) {
 }
 
 absl::StatusOr<Program> Trace(const TracedFn& fn, Specs inputs) {
+  if (fn == nullptr) return InvalidArgument("the function to trace is empty");
   Recorder recorder;
   std::vector<Var> vars;
   for (const Spec& spec : inputs) vars.push_back(recorder.Input(spec));
   std::vector<int> numbers;
   for (const Var& output : fn(vars)) {
     GM_RETURN_IF_ERROR(output.status());
-    GM_ASSIGN_OR_RETURN(const int number, recorder.NumberOf(output));
-    numbers.push_back(number);
+    const absl::StatusOr<int> number = recorder.NumberOf(output);
+    if (!number.ok()) {
+      return Annotate(number.status(), output.node()->origin.ToString(), ": output ", numbers.size(),
+                      " of a traced function: ");
+    }
+    numbers.push_back(*number);
   }
   return recorder.Finish(std::move(numbers));
 }

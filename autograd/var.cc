@@ -1,12 +1,11 @@
 #include "gemmill/autograd/var.h"
 
 #include <cmath>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "gemmill/autograd/probe.h"
 #include "gemmill/autograd/trace.h"
 #include "gemmill/runtime/execute.h"
 #include "gemmill/runtime/infer.h"
@@ -23,25 +22,6 @@ Var Leaf(Tensor value, bool requires_grad) {
   return Var(std::move(node), 0);
 }
 
-// "[-1.5, 3], 2 not finite"
-std::string Range(const Tensor& tensor) {
-  const auto values = tensor.ToDoubles();
-  if (!values.ok()) return std::string(values.status().message());
-  double least = std::numeric_limits<double>::infinity();
-  double most = -least;
-  int64_t bad = 0;
-  for (double value : *values) {
-    if (!std::isfinite(value)) {
-      ++bad;
-    } else {
-      least = std::min(least, value);
-      most = std::max(most, value);
-    }
-  }
-  const std::string range = least <= most ? absl::StrFormat("[%g, %g]", least, most) : "no finite value";
-  return bad == 0 ? range : absl::StrCat(range, " and ", bad, " not finite");
-}
-
 absl::Status CheckFinite(const Op& op, const Origin& origin, absl::Span<const Tensor> inputs,
                          absl::Span<const Tensor> outputs) {
   for (const Tensor& output : outputs) {
@@ -52,7 +32,8 @@ absl::Status CheckFinite(const Op& op, const Origin& origin, absl::Span<const Te
       std::string message = absl::StrCat(origin.ToString(), ": ", OpName(op), " made ", values[i], " at element ", i,
                                          " of ", output.spec().ToString());
       for (size_t k = 0; k < inputs.size(); ++k) {
-        absl::StrAppend(&message, k == 0 ? "; inputs: " : ", ", inputs[k].spec().ToString(), " in ", Range(inputs[k]));
+        absl::StrAppend(&message, k == 0 ? "; inputs: " : ", ", inputs[k].spec().ToString(), " in ",
+                        RangeString(inputs[k]));
       }
       return absl::DataLossError(message);
     }
@@ -115,8 +96,9 @@ Var Var::Detach() const {
   auto detached = std::make_shared<Node>();
   detached->specs = {spec()};
   detached->origin = node_->origin;
-  if (Recorder* recorder = Recorder::Current(); recorder != nullptr) recorder->Share(*this, detached);
+  detached->values.resize(1);
   detached->recorded = true;
+  if (Recorder* recorder = Recorder::Current(); recorder != nullptr) recorder->Share(*this, detached);
   return Var(std::move(detached), 0);
 }
 

@@ -4,6 +4,7 @@
 #include "gemmill/autograd/custom.h"
 #include "gemmill/autograd/grad.h"
 #include "gemmill/autograd/ops.h"
+#include "gemmill/autograd/probe.h"
 #include "gemmill/autograd/trace.h"
 #include "gemmill/autograd/training_scope.h"
 #include "gemmill/autograd/var.h"

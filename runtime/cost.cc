@@ -67,7 +67,7 @@ GemmShape Gemm(const op::MatMul& op, Specs in, Specs out) {
   const Shape& a = in[0].shape;
   const Shape& c = out[0].shape;
   GemmShape gemm{.m = c[c.size() - 2], .n = c[c.size() - 1], .k = a[a.size() - (op.trans_a ? 2 : 1)]};
-  for (size_t i = 0; i + 2 < c.size(); ++i) gemm.batch *= c[i];
+  gemm.batch = NumElements(Shape(c.begin(), c.end() - 2));
   return gemm;
 }
 

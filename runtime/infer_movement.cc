@@ -75,7 +75,7 @@ Result InferRule(const op::Slice& op, Specs in) {
     return InvalidArgument("start ", op.start, ", stop ", op.stop, ", step ", op.step, " of axis ", op.axis, " of ",
                            in[0].ToString(), "; expected 0 <= start <= stop <= ", size, " and step >= 1");
   }
-  size = (op.stop - op.start + op.step - 1) / op.step;
+  size = op.start == op.stop ? 0 : (op.stop - op.start - 1) / op.step + 1;
   return std::vector<Spec>{Like(in, 0, shape)};
 }
 

@@ -1,5 +1,7 @@
 #include "gemmill/runtime/op.h"
 
+#include <typeinfo>
+
 #include "absl/strings/str_cat.h"
 
 namespace gemmill {
@@ -72,6 +74,14 @@ struct Namer {
 };
 
 }  // namespace
+
+bool op::Custom::operator==(const Custom& other) const {
+  if (custom == other.custom) return true;
+  if (custom == nullptr || other.custom == nullptr) return false;
+  const CustomOp& a = *custom;
+  const CustomOp& b = *other.custom;
+  return typeid(a) == typeid(b) && a.Name() == b.Name();
+}
 
 std::string OpName(const Op& op) { return std::visit(Namer{}, op); }
 

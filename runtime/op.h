@@ -181,7 +181,7 @@ struct GatherRows {
 };
 
 // (values [...i, ...row], index [...i]) -> [rows, ...row], zeros with each value row added to row index[i], in order of
-// i.
+// i; sums of many rows run in f64.
 struct ScatterAddRows {
   int64_t rows = 0;
   int64_t index_rank = 1;  // how many of the leading dimensions are the index's
@@ -318,11 +318,12 @@ struct ActivationBiasGrad {
 
 }  // namespace op
 
-// A user's own op. Objects are immutable and compared by address. Derive from autograd::CustomOp for one with a
-// gradient.
+// A user's own op. Objects are immutable. Derive from DifferentiableOp (autograd/custom.h) for one with a gradient.
 class CustomOp {
  public:
   virtual ~CustomOp() = default;
+  // Two objects of one class with one name are the same op, so that a loss function may make its op anew in every call:
+  // a name tells of what the op depends on ("Clip to 5").
   virtual std::string Name() const = 0;
   virtual absl::StatusOr<std::vector<Spec>> Infer(absl::Span<const Spec> inputs) const = 0;
   // Writes the outputs, which are allocated as Infer said.
@@ -332,7 +333,7 @@ class CustomOp {
 namespace op {
 struct Custom {
   std::shared_ptr<const CustomOp> custom;
-  bool operator==(const Custom&) const = default;
+  bool operator==(const Custom& other) const;
 };
 }  // namespace op
 

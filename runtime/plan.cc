@@ -96,11 +96,13 @@ class Planner {
       const size_t input = static_cast<size_t>(step.inputs[i]);
       const int block = block_of_[input];
       if (block < 0 || !MayRunInPlace(step.op, i, o) || program_.values[input].spec != spec) continue;
-      // Not one that another input, or an earlier output of this very step, needs under another name.
-      const bool shared = std::any_of(step.inputs.begin(), step.inputs.end(), [&](int other) {
-        const size_t number = static_cast<size_t>(other);
-        return number != input && block_of_[number] == block;
-      });
+      // Not one that another argument, or an earlier output of this very step, needs as it was.
+      bool shared = false;
+      for (size_t k = 0; k < step.inputs.size(); ++k) {
+        const size_t other = static_cast<size_t>(step.inputs[k]);
+        shared = shared ||
+                 (block_of_[other] == block && !(MayRunInPlace(step.op, k, o) && program_.values[other].spec == spec));
+      }
       const bool taken = std::any_of(step.outputs.begin(), step.outputs.begin() + static_cast<int64_t>(o),
                                      [&](int other) { return block_of_[static_cast<size_t>(other)] == block; });
       if (!shared && !taken && UsedUntil(block) == s) return block;
@@ -163,13 +165,22 @@ class Planner {
     }
     std::stable_sort(plan_.live_at_peak.begin(), plan_.live_at_peak.end(),
                      [](const Plan::Live& a, const Plan::Live& b) { return a.bytes > b.bytes; });
+    for (int number : program_.inputs) {
+      plan_.input_bytes += program_.values[static_cast<size_t>(number)].spec.bytes();
+    }
     std::set<const Buffer*> seen;
-    for (const Value& value : program_.values) {
-      if (value.storage == Storage::kInput) plan_.input_bytes += value.spec.bytes();
-      if (value.storage == Storage::kBound && seen.insert(value.bound.buffer().get()).second) {
+    const auto count_bound = [&](const std::vector<int>& numbers) {
+      for (int number : numbers) {
+        const Value& value = program_.values[static_cast<size_t>(number)];
+        if (value.storage != Storage::kBound || !seen.insert(value.bound.buffer().get()).second) continue;
         plan_.bound_bytes += value.bound.buffer()->bytes();
       }
+    };
+    for (const Step& step : program_.steps) {
+      count_bound(step.inputs);
+      count_bound(step.outputs);
     }
+    count_bound(program_.outputs);
   }
 
   const Program& program_;

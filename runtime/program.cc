@@ -1,6 +1,7 @@
 #include "gemmill/runtime/program.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -17,13 +18,12 @@ std::string List(const Program& program, const std::vector<int>& numbers) {
   });
 }
 
+// Of one spec.
 bool SameBytes(const Tensor& a, const Tensor& b) {
   if (a.data() == b.data()) return true;
-  const auto of_a = a.ToDoubles();
-  const auto of_b = b.ToDoubles();
-  // NaNs are the same here: bits, not numbers, are compared.
-  const auto same = [](double x, double y) { return x == y || (x != x && y != y); };
-  return of_a.ok() && of_b.ok() && std::equal(of_a->begin(), of_a->end(), of_b->begin(), of_b->end(), same);
+  const absl::StatusOr<Tensor> on_host[] = {a.To(Device::Cpu()), b.To(Device::Cpu())};
+  if (!on_host[0].ok() || !on_host[1].ok()) return false;
+  return std::memcmp(on_host[0]->data(), on_host[1]->data(), static_cast<size_t>(a.spec().bytes())) == 0;
 }
 
 bool SameValue(const Value& a, const Value& b) {
@@ -31,8 +31,29 @@ bool SameValue(const Value& a, const Value& b) {
   return a.storage != Storage::kBound || SameBytes(a.bound, b.bound);
 }
 
-bool SameBuffer(const Value& value, const Tensor& tensor) {
-  return value.storage == Storage::kBound && value.bound.buffer() == tensor.buffer();
+bool Overlap(const Tensor& a, const Tensor& b) {
+  const auto begin = [](const Tensor& tensor) { return reinterpret_cast<uintptr_t>(tensor.data()); };
+  const auto bytes = [](const Tensor& tensor) { return static_cast<uintptr_t>(tensor.spec().bytes()); };
+  return a.device() == b.device() && begin(a) < begin(b) + bytes(b) && begin(b) < begin(a) + bytes(a);
+}
+
+// For each value the one whose bytes it names: through Reshapes, whose results may be their inputs' bytes.
+std::vector<int> Roots(const Program& program) {
+  std::vector<int> roots(program.values.size());
+  for (size_t v = 0; v < roots.size(); ++v) roots[v] = static_cast<int>(v);
+  for (const Step& step : program.steps) {
+    if (!std::holds_alternative<op::Reshape>(step.op)) continue;
+    int& root = roots[static_cast<size_t>(step.outputs[0])];
+    if (program.values[static_cast<size_t>(root)].storage == Storage::kTemporary) {
+      root = roots[static_cast<size_t>(step.inputs[0])];
+    }
+  }
+  return roots;
+}
+
+bool Exist(const Program& program, const std::vector<int>& numbers) {
+  return std::all_of(numbers.begin(), numbers.end(),
+                     [&](int number) { return number >= 0 && static_cast<size_t>(number) < program.values.size(); });
 }
 
 }  // namespace
@@ -58,6 +79,9 @@ std::string ProgramString(const Program& program) {
 }
 
 std::optional<std::string> FirstDifference(const Program& before, const Program& now) {
+  const auto same_value = [&](int number) {
+    return SameValue(before.values[static_cast<size_t>(number)], now.values[static_cast<size_t>(number)]);
+  };
   for (size_t s = 0; s < std::min(before.steps.size(), now.steps.size()); ++s) {
     const Step& a = before.steps[s];
     const Step& b = now.steps[s];
@@ -67,8 +91,7 @@ std::optional<std::string> FirstDifference(const Program& before, const Program&
     if (!(a.op == b.op)) return differ(absl::StrCat("step ", s, " is another op, or has other attributes"));
     if (a.inputs != b.inputs || a.outputs != b.outputs) return differ(absl::StrCat("step ", s, " has other inputs"));
     for (size_t i = 0; i < a.inputs.size(); ++i) {
-      const size_t number = static_cast<size_t>(a.inputs[i]);
-      if (SameValue(before.values[number], now.values[number])) continue;
+      if (same_value(a.inputs[i])) continue;
       return differ(absl::StrCat("input ", i, " of step ", s, " is another tensor, or a constant of another value"));
     }
   }
@@ -79,27 +102,43 @@ std::optional<std::string> FirstDifference(const Program& before, const Program&
                         more ? "; new is " : "; missing is ",
                         StepString(longer, longer.steps[std::min(before.steps.size(), now.steps.size())]));
   }
-  if (before.outputs != now.outputs) return "the outputs are other values";
+  if (before.inputs != now.inputs || !std::all_of(now.inputs.begin(), now.inputs.end(), same_value)) {
+    return "the inputs are others";
+  }
+  if (before.outputs != now.outputs || !std::all_of(now.outputs.begin(), now.outputs.end(), same_value)) {
+    return "the outputs are other values";
+  }
   return std::nullopt;
 }
 
 absl::Status Check(const Program& program) {
+  for (const Step& step : program.steps) {
+    if (Exist(program, step.inputs) && Exist(program, step.outputs)) continue;
+    return absl::InternalError(absl::StrCat(step.origin.ToString(), ": ", OpName(step.op), " names no value"));
+  }
+  if (!Exist(program, program.inputs) || !Exist(program, program.outputs)) {
+    return absl::InternalError("an input or output of the program is no value");
+  }
+  const std::vector<int> roots = Roots(program);
   std::vector<bool> written(program.values.size());
   for (size_t v = 0; v < written.size(); ++v) written[v] = program.values[v].storage != Storage::kTemporary;
-  std::vector<std::pair<const Buffer*, int>> overwritten;  // buffers, and the value that holds their new bytes
+  std::vector<int> overwriting;  // the bound values that steps have written
+  // Whether a bound value's bytes are by now those that a step wrote under another number.
+  const auto is_overwritten = [&](int number) {
+    const int root = roots[static_cast<size_t>(number)];
+    const Value& value = program.values[static_cast<size_t>(root)];
+    return value.storage == Storage::kBound && std::any_of(overwriting.begin(), overwriting.end(), [&](int by) {
+             return by != root && Overlap(program.values[static_cast<size_t>(by)].bound, value.bound);
+           });
+  };
   std::vector<Spec> in, out;
   for (const Step& step : program.steps) {
     const auto fail = [&](const auto&... parts) {
       return absl::InternalError(absl::StrCat(StepString(program, step), ": ", parts...));
     };
     for (int number : step.inputs) {
-      const Value& value = program.values[static_cast<size_t>(number)];
       if (!written[static_cast<size_t>(number)]) return fail("value ", number, " is read before it is written");
-      for (const auto& [buffer, by] : overwritten) {
-        if (value.storage == Storage::kBound && value.bound.buffer().get() == buffer && by != number) {
-          return fail("the old bytes of a tensor are read after a step wrote it");
-        }
-      }
+      if (is_overwritten(number)) return fail("the old bytes of a tensor are read after a step wrote it");
     }
     const auto inferred = Infer(step.op, program.InputSpecs(step, in));
     if (!inferred.ok()) return fail(inferred.status().message());
@@ -108,8 +147,16 @@ absl::Status Check(const Program& program) {
     for (int number : step.outputs) {
       const Value& value = program.values[static_cast<size_t>(number)];
       written[static_cast<size_t>(number)] = true;
-      if (value.storage == Storage::kBound) overwritten.emplace_back(value.bound.buffer().get(), number);
+      if (value.storage == Storage::kBound) overwriting.push_back(number);
       if (value.storage == Storage::kInput) return fail("an input is written");
+    }
+  }
+  for (int number : program.outputs) {
+    if (!written[static_cast<size_t>(number)]) {
+      return absl::InternalError(absl::StrCat("value ", number, " is an output, but no step writes it"));
+    }
+    if (is_overwritten(number)) {
+      return absl::InternalError(absl::StrCat("value ", number, " is an output whose bytes a step overwrites"));
     }
   }
   return absl::OkStatus();
@@ -122,22 +169,42 @@ absl::Status WriteInto(Program& program, size_t output, const Tensor& destinatio
     return InvalidArgument("output ", output, " is ", value.spec.ToString(), ", its destination ",
                            destination.spec().ToString());
   }
+  const std::vector<int> roots = Roots(program);
+  const auto is_there = [&](int of) {
+    const Value& root = program.values[static_cast<size_t>(roots[static_cast<size_t>(of)])];
+    return root.storage == Storage::kBound && Overlap(root.bound, destination);
+  };
+  if (is_there(number)) {
+    const Tensor& bound = program.values[static_cast<size_t>(roots[static_cast<size_t>(number)])].bound;
+    if (bound.data() == destination.data()) return absl::OkStatus();
+    return InvalidArgument("output ", output, " is a part of its destination");
+  }
+  for (size_t other = 0; other < program.outputs.size(); ++other) {
+    if (other == output || !is_there(program.outputs[other])) continue;
+    return InvalidArgument("output ", output, " would overwrite output ", other, ", which is read after a run");
+  }
   // The step that makes it, unless a later one, or the step itself against the op's rules, reads the old bytes.
   bool direct = value.storage == Storage::kTemporary;
   bool made = false;
+  Origin origin;
   for (const Step& step : program.steps) {
     const auto place = std::find(step.outputs.begin(), step.outputs.end(), number);
-    made = made || place != step.outputs.end();
+    if (place != step.outputs.end()) {
+      made = true;
+      origin = step.origin;
+    }
     if (place != step.outputs.end() && std::holds_alternative<op::Reshape>(step.op)) direct = false;  // an alias
     for (size_t i = 0; made && i < step.inputs.size(); ++i) {
+      if (!is_there(step.inputs[i])) continue;
       const Value& input = program.values[static_cast<size_t>(step.inputs[i])];
-      if (!SameBuffer(input, destination)) continue;
+      const Value& root = program.values[static_cast<size_t>(roots[static_cast<size_t>(step.inputs[i])])];
       const bool in_place = place != step.outputs.end() && input.spec == value.spec &&
+                            root.bound.data() == destination.data() &&
                             MayRunInPlace(step.op, i, static_cast<size_t>(place - step.outputs.begin()));
       direct = direct && in_place;
     }
     for (int other : step.outputs) {  // somebody else writes it too
-      direct = direct && !SameBuffer(program.values[static_cast<size_t>(other)], destination);
+      direct = direct && (roots[static_cast<size_t>(other)] != other || !is_there(other));
     }
   }
   if (direct && made) {
@@ -148,7 +215,7 @@ absl::Status WriteInto(Program& program, size_t output, const Tensor& destinatio
   const int copy = static_cast<int>(program.values.size());
   const Spec spec = value.spec;
   program.values.push_back({spec, Storage::kBound, destination});
-  program.steps.push_back({op::Cast{spec.dtype}, {number}, {copy}, {}});
+  program.steps.push_back({op::Cast{spec.dtype}, {number}, {copy}, origin});
   program.outputs[output] = copy;
   return absl::OkStatus();
 }

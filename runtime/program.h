@@ -57,16 +57,17 @@ std::string SpecsString(const Program& program, const Step& step);
 std::string ProgramString(const Program& program);
 
 // What differs first between two recordings of what should be the same, naming the Step of `now`; nothing where they
-// are the same. Bound tensors are the same when they have the same bytes.
+// are the same. Bound tensors are the same when they have the same bits.
 std::optional<std::string> FirstDifference(const Program& before, const Program& now);
 
 // Steps read what earlier steps (or nobody) wrote, every step's outputs are what Infer says, and a bound tensor is read
-// only before, or by, the step that overwrites it under another number. For programs that were made by hand or changed
-// by passes.
+// only before, or by, the step that overwrites it under another number. Replay refuses a Program that does not hold to
+// it.
 absl::Status Check(const Program& program);
 
 // Writes output number `output` of the program into `destination`, of the same spec: the Step that makes it does so
-// itself where nothing reads destination's old bytes later, else a copy at the end.
+// itself where nothing reads destination's old bytes later, else a copy at the end. Refused where another output lies
+// there.
 absl::Status WriteInto(Program& program, size_t output, const Tensor& destination);
 
 // Without the Steps whose results nobody reads. Custom ops stay: they may do more than compute.

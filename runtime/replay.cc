@@ -13,11 +13,13 @@ namespace gemmill {
 absl::Status Arena::Reserve(int64_t bytes) {
   if (buffer_ != nullptr && buffer_->bytes() >= bytes) return absl::OkStatus();
   buffer_ = nullptr;  // first, so that both need not fit at once
+  ++generation_;
   GM_ASSIGN_OR_RETURN(buffer_, Buffer::Allocate(bytes, device_));
   return absl::OkStatus();
 }
 
 absl::StatusOr<Replay> Replay::Create(Program program, std::shared_ptr<Arena> arena) {
+  GM_RETURN_IF_ERROR(Check(program));
   Replay replay(std::move(program), std::move(arena));
   GM_RETURN_IF_ERROR(replay.PrepareCalls());
   GM_RETURN_IF_ERROR(replay.arena_->Reserve(replay.plan_.arena_bytes));
@@ -66,16 +68,17 @@ absl::Status Replay::PrepareCalls() {
 
 void* Replay::Address(int number) const {
   const Plan::Place& place = plan_.places[static_cast<size_t>(number)];
-  if (place.root < 0) return static_cast<char*>(bound_arena_->data()) + place.offset;
+  if (place.root < 0) return static_cast<char*>(arena_->buffer()->data()) + place.offset;
   const Value& root = program_.values[static_cast<size_t>(place.root)];
   return root.storage == Storage::kBound ? root.bound.data() : input_data_[static_cast<size_t>(place.root)];
 }
 
 void Replay::BindAddresses() {
-  bound_arena_ = arena_->buffer();
+  bound_generation_ = arena_->generation();
   for (size_t i = 0; i < numbers_.size(); ++i) addresses_[i] = Address(numbers_[i]);
   for (Call& call : calls_) {
-    if (call.workspace_offset >= 0) call.workspace = static_cast<char*>(bound_arena_->data()) + call.workspace_offset;
+    if (call.workspace_offset < 0) continue;
+    call.workspace = static_cast<char*>(arena_->buffer()->data()) + call.workspace_offset;
   }
 }
 
@@ -83,13 +86,17 @@ absl::Status Replay::SetInputs(absl::Span<const Tensor> inputs) {
   if (inputs.size() != program_.inputs.size()) {
     return InvalidArgument("a replay of ", program_.inputs.size(), " inputs was given ", inputs.size());
   }
-  bool moved = bound_arena_ != arena_->buffer();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Spec& spec = program_.values[static_cast<size_t>(program_.inputs[i])].spec;
+    if (inputs[i].valid() && inputs[i].spec() == spec) continue;
+    return InvalidArgument("input ", i, " of a replay is ",
+                           inputs[i].valid() ? inputs[i].spec().ToString() : "an empty Tensor", ", expected ",
+                           spec.ToString());
+  }
+  GM_RETURN_IF_ERROR(arena_->Reserve(plan_.arena_bytes));  // another Replay's attempt to grow it may have failed
+  bool moved = bound_generation_ != arena_->generation();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const size_t number = static_cast<size_t>(program_.inputs[i]);
-    if (inputs[i].spec() != program_.values[number].spec) {
-      return InvalidArgument("input ", i, " of a replay is ", inputs[i].spec().ToString(), ", expected ",
-                             program_.values[number].spec.ToString());
-    }
     moved = moved || input_data_[number] != inputs[i].data();
     input_data_[number] = inputs[i].data();
   }

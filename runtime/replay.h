@@ -23,11 +23,14 @@ class Arena {
   absl::Status Reserve(int64_t bytes);
   const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
   int64_t bytes() const { return buffer_ == nullptr ? 0 : buffer_->bytes(); }
+  // Another number whenever the buffer has become another.
+  int64_t generation() const { return generation_; }
   Device device() const { return device_; }
 
  private:
   Device device_;
   std::shared_ptr<Buffer> buffer_;
+  int64_t generation_ = 0;
 };
 
 class Replay {
@@ -70,11 +73,11 @@ class Replay {
   std::shared_ptr<Arena> arena_;
   Plan plan_;
   std::vector<Call> calls_;
-  std::vector<void*> addresses_;         // of every call's inputs and outputs
-  std::vector<int> numbers_;             // the values whose addresses they are
-  std::vector<void*> input_data_;        // one per value; of inputs, where the last run found them
-  std::shared_ptr<Buffer> bound_arena_;  // that the addresses are of
-  std::vector<Buffer*> written_;         // bound tensors' buffers that a run changes
+  std::vector<void*> addresses_;   // of every call's inputs and outputs
+  std::vector<int> numbers_;       // the values whose addresses they are
+  std::vector<void*> input_data_;  // one per value; of inputs, where the last run found them
+  int64_t bound_generation_ = -1;  // of the arena that the addresses are of
+  std::vector<Buffer*> written_;   // bound tensors' buffers that a run changes
   Watch watch_;
 };
 

@@ -1,5 +1,7 @@
 #include "gemmill/runtime/spec.h"
 
+#include <limits>
+
 #include "absl/strings/str_join.h"
 #include "gemmill/runtime/status.h"
 
@@ -45,8 +47,12 @@ std::string ShapeString(const Shape& shape) { return absl::StrCat("[", absl::Str
 
 int64_t NumElements(const Shape& shape) {
   int64_t count = 1;
-  for (int64_t dimension : shape) count *= dimension;
-  return count;
+  bool empty = false;
+  for (int64_t dimension : shape) {
+    empty = empty || dimension == 0;
+    if (__builtin_mul_overflow(count, dimension, &count)) count = std::numeric_limits<int64_t>::max();
+  }
+  return empty ? 0 : count;
 }
 
 absl::StatusOr<int64_t> CheckedNumElements(const Shape& shape, int64_t element_bytes) {

@@ -63,7 +63,7 @@ bool IsFloating(DType dtype);        // f32, bf16, f64
 using Shape = absl::InlinedVector<int64_t, 6>;
 
 std::string ShapeString(const Shape& shape);  // "[32, 784]"
-int64_t NumElements(const Shape& shape);      // product of the dimensions; 1 for a scalar
+int64_t NumElements(const Shape& shape);      // product of the dimensions; 1 for a scalar; at most INT64_MAX
 // The product, or an error for a negative dimension or a product (times `element_bytes`) beyond int64.
 absl::StatusOr<int64_t> CheckedNumElements(const Shape& shape, int64_t element_bytes = 1);
 

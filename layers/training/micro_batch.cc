@@ -61,7 +61,7 @@ std::vector<Var> TotalsWith(const std::vector<Var>& before, const LossFunction& 
   return totals;
 }
 
-absl::StatusOr<Program> TraceMicroBatch(const LossFunction& loss, absl::Span<const FieldSpec> fields,
+absl::StatusOr<Program> TraceMicroBatch(const LossFunction& loss, absl::Span<const FieldSpec> fields, int64_t samples,
                                         absl::Span<const NamedParameter> parameters, bool first,
                                         absl::Span<const Tensor> totals, Caller caller) {
   const Device device = parameters[0].value.device();
@@ -72,7 +72,6 @@ absl::StatusOr<Program> TraceMicroBatch(const LossFunction& loss, absl::Span<con
   const auto record = [&](const std::vector<Var>& vars) {
     Inputs inputs;
     for (size_t i = 0; i < fields.size(); ++i) inputs.Add(fields[i].name, vars[i]);
-    const int64_t samples = fields[0].spec.shape[0];
     std::vector<Var> before;
     for (const Tensor& total : totals) {
       if (!first) before.emplace_back(total);
@@ -91,10 +90,11 @@ absl::StatusOr<Program> TrainingProgram(const Module& model, const LossFunction&
   if (parameters.empty()) return InvalidArgument("the model has no parameters to train; are all frozen?");
   if (fields.empty()) return InvalidArgument("a micro-batch has at least one field");
   for (const FieldSpec& field : fields) {
-    if (field.spec.rank() > 0 && field.spec.shape[0] == fields[0].spec.shape[0]) continue;
+    if (field.spec.rank() > 0 && fields[0].spec.rank() > 0 && field.spec.shape[0] == fields[0].spec.shape[0]) continue;
     return InvalidArgument("field \"", field.name, "\" is ", field.spec.ToString(), ", the first dimensions differ");
   }
-  GM_ASSIGN_OR_RETURN(const Program program, TraceMicroBatch(loss, fields, parameters, true, {}, caller));
+  GM_ASSIGN_OR_RETURN(const Program program,
+                      TraceMicroBatch(loss, fields, fields[0].spec.shape[0], parameters, true, {}, caller));
   return passes::Default(program);
 }
 

@@ -52,10 +52,10 @@ Loss Counted(Loss loss, int64_t samples, Caller caller);
 std::vector<Var> TotalsWith(const std::vector<Var>& before, const LossFunction& loss, const Inputs& inputs,
                             const RandomVars& random, absl::Span<const NamedParameter> parameters, Caller caller);
 
-// That as a Program, of a micro-batch with `fields`. Its inputs are the fields, then RandomVars' key and first_sample.
-// Its outputs are the totals; with `totals` given, tensors of TotalSpecs, they are written there, and unless `first`
-// added to what is there. `random_samples` is RandomVars' samples.
-absl::StatusOr<Program> TraceMicroBatch(const LossFunction& loss, absl::Span<const FieldSpec> fields,
+// That as a Program, of a micro-batch of `samples` with `fields`. Its inputs are the fields, then RandomVars' key and
+// first_sample. Its outputs are the totals; with `totals` given, tensors of TotalSpecs, they are written there, and
+// unless `first` added to what is there.
+absl::StatusOr<Program> TraceMicroBatch(const LossFunction& loss, absl::Span<const FieldSpec> fields, int64_t samples,
                                         absl::Span<const NamedParameter> parameters, bool first,
                                         absl::Span<const Tensor> totals, Caller caller = Caller::Here());
 

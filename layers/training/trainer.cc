@@ -1,7 +1,6 @@
 #include "gemmill/layers/training/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -15,14 +14,6 @@
 
 namespace gemmill {
 namespace {
-
-class Stopwatch {
- public:
-  double Seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 // Samples [start, stop) of every field.
 absl::Status TakeRows(absl::Span<const Field> fields, int64_t start, int64_t stop, std::vector<Tensor>& rows) {
@@ -109,9 +100,11 @@ absl::Status Trainer::MakeTotals() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field> fields, bool first, Caller caller) {
+absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field> fields, int64_t samples, bool first,
+                                                         Caller caller) {
   const auto same = [&](const Recording& recording) {
-    if (recording.first != first || recording.fields.size() != fields.size()) return false;
+    if (recording.first != first || recording.samples != samples || recording.fields.size() != fields.size())
+      return false;
     for (size_t i = 0; i < fields.size(); ++i) {
       if (recording.fields[i].spec != inputs_[i].spec() || recording.fields[i].name != fields[i].name) return false;
     }
@@ -122,17 +115,18 @@ absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field>
   }
   std::vector<FieldSpec> specs;
   for (size_t i = 0; i < fields.size(); ++i) specs.push_back({fields[i].name, inputs_[i].spec()});
-  GM_ASSIGN_OR_RETURN(Program program, TraceMicroBatch(loss_, specs, parameters_, first, total_tensors_, caller));
+  GM_ASSIGN_OR_RETURN(Program program,
+                      TraceMicroBatch(loss_, specs, samples, parameters_, first, total_tensors_, caller));
   GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(options_.passes ? passes::Default(program) : program, arena_));
   replay.SetWatch(watch_);
   recordings_.push_back(
-      std::make_unique<Recording>(Recording{std::move(specs), first, std::move(program), std::move(replay)}));
+      std::make_unique<Recording>(Recording{std::move(specs), samples, first, std::move(program), std::move(replay)}));
   return recordings_.back().get();
 }
 
 absl::Status Trainer::CheckStillTheSame(Recording& recording, Caller caller) {
-  GM_ASSIGN_OR_RETURN(const Program now,
-                      TraceMicroBatch(loss_, recording.fields, parameters_, recording.first, total_tensors_, caller));
+  GM_ASSIGN_OR_RETURN(const Program now, TraceMicroBatch(loss_, recording.fields, recording.samples, parameters_,
+                                                         recording.first, total_tensors_, caller));
   const std::optional<std::string> difference = FirstDifference(recording.recorded, now);
   if (!difference.has_value()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
@@ -147,9 +141,10 @@ absl::Status Trainer::AddReplayed(const Batch& batch, int64_t start, int64_t sto
     if (input.device() == device_) continue;
     GM_ASSIGN_OR_RETURN(input, input.To(device_));
   }
-  GM_ASSIGN_OR_RETURN(Recording* const recording, RecordingOf(batch.fields, start == 0, caller));
-  ++recording->uses;
-  if (recording->uses == 2 || recording->uses == 10) GM_RETURN_IF_ERROR(CheckStillTheSame(*recording, caller));
+  GM_ASSIGN_OR_RETURN(Recording* const recording, RecordingOf(batch.fields, stop - start, start == 0, caller));
+  const int64_t use = recording->uses + 1;
+  if (use == 2 || use == 10) GM_RETURN_IF_ERROR(CheckStillTheSame(*recording, caller));
+  recording->uses = use;
   const int64_t key[] = {static_cast<int64_t>(options_.seed), steps_};
   const int64_t first_sample = batch.rank_offset + start;
   GM_RETURN_IF_ERROR(CopyFromHost(key, key_.data(), sizeof(key), device_));
@@ -252,56 +247,17 @@ void Trainer::SetWatch(Replay::Watch watch) {
 }
 
 absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset, Caller caller) const {
+  const BatchSums loss_and_count = [&](const Inputs& inputs, int64_t samples) {
+    const Loss loss = Counted(loss_(inputs), samples, caller);
+    return std::vector<Var>{loss.sum, loss.count};
+  };
+  const bool replay = options_.trace && !options_.check_numerics && !CheckNumericsEnabled();
   const Stopwatch watch;
-  const NoGradScope no_grad;
+  GM_ASSIGN_OR_RETURN(const std::vector<double> sums,
+                      SumOver(dataset, options_.micro_batch, device_, replay, loss_and_count));
   Evaluation evaluation;
-  double sum = 0;
-  double count = 0;
-  const int64_t size = std::min(options_.micro_batch, dataset.size());
-  GM_ASSIGN_OR_RETURN(Loader loader, Loader::Create(dataset, {.global_batch = size, .shuffle = false}));
-  for (const Batch& batch : loader) {
-    GM_RETURN_IF_ERROR(batch.status);
-    const Loss loss = Counted(loss_(Inputs(batch.fields, device_)), batch.samples, caller);
-    GM_ASSIGN_OR_RETURN(const double part, loss.sum.Item());
-    GM_ASSIGN_OR_RETURN(const double part_count, loss.count.Item());
-    sum += part;
-    count += part_count;
-    evaluation.samples += batch.samples;
-  }
-  evaluation.loss = count > 0 ? sum / count : 0;
-  evaluation.seconds = watch.Seconds();
-  return evaluation;
-}
-
-absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset, int64_t batch_size,
-                                              Device device, absl::string_view label, Caller caller) {
-  if (logits == nullptr) return InvalidArgument("the function that gives logits is empty");
-  const Stopwatch watch;
-  const NoGradScope no_grad;
-  Evaluation evaluation;
-  double loss_sum = 0;
-  double count = 0;
-  double correct = 0;
-  GM_ASSIGN_OR_RETURN(
-      Loader loader, Loader::Create(dataset, {.global_batch = std::min(batch_size, dataset.size()), .shuffle = false}));
-  for (const Batch& batch : loader) {
-    GM_RETURN_IF_ERROR(batch.status);
-    const Inputs inputs(batch.fields, device);
-    const Var scores = logits(inputs);
-    const CallerScope scope(caller);
-    const Var labels = Cast(inputs[label], DType::kI64);
-    const Loss loss = CrossEntropy(scores, labels);
-    GM_ASSIGN_OR_RETURN(const double part, loss.sum.Item());
-    GM_ASSIGN_OR_RETURN(const double labelled, loss.count.Item());
-    const Var hits = Cast(Equal(ArgMax(scores, -1), labels), DType::kI64);
-    GM_ASSIGN_OR_RETURN(const double right, Sum(hits).Item());
-    loss_sum += part;
-    count += labelled;
-    correct += right;
-    evaluation.samples += batch.samples;
-  }
-  evaluation.loss = count > 0 ? loss_sum / count : 0;
-  evaluation.accuracy = count > 0 ? correct / count : 0;
+  evaluation.loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
+  evaluation.samples = dataset.size();
   evaluation.seconds = watch.Seconds();
   return evaluation;
 }

@@ -19,15 +19,13 @@
 #include "absl/strings/string_view.h"
 #include "gemmill/data/loader.h"
 #include "gemmill/layers/module.h"
+#include "gemmill/layers/training/evaluation.h"
 #include "gemmill/layers/training/micro_batch.h"
 #include "gemmill/layers/training/optimizer.h"
 #include "gemmill/layers/training/schedule.h"
 #include "gemmill/runtime/replay.h"
 
 namespace gemmill {
-
-// What a model says of each sample, for evaluation: class logits [samples, classes].
-using LogitsFunction = std::function<Var(const Inputs&)>;
 
 struct TrainerOptions {
   int64_t global_batch = 0;  // the most samples of a step; a step with fewer (an epoch's last) is fine
@@ -50,13 +48,6 @@ struct StepReport {
   double samples_per_second = 0;
   // The gradients were not finite: weights, optimizer and schedule stay as they were, and `step` does not advance.
   bool skipped = false;
-};
-
-struct Evaluation {
-  double loss = 0;
-  double accuracy = 0;  // EvaluateClassifier only
-  int64_t samples = 0;
-  double seconds = 0;
 };
 
 class Trainer {
@@ -94,12 +85,13 @@ class Trainer {
   // A recorded micro-batch: of these fields, the first of its step or one that adds to the totals.
   struct Recording {
     std::vector<FieldSpec> fields;
+    int64_t samples;
     bool first;
     Program recorded;  // as it was traced, before passes
     Replay replay;
     int64_t uses = 0;
   };
-  absl::StatusOr<Recording*> RecordingOf(absl::Span<const Field> fields, bool first, Caller caller);
+  absl::StatusOr<Recording*> RecordingOf(absl::Span<const Field> fields, int64_t samples, bool first, Caller caller);
   absl::Status CheckStillTheSame(Recording& recording, Caller caller);
   absl::Status AddReplayed(const Batch& batch, int64_t start, int64_t stop, Caller caller);
   absl::Status AddEagerly(const Batch& batch, int64_t start, int64_t stop, Caller caller);
@@ -126,12 +118,5 @@ class Trainer {
   Replay::Watch watch_;
   std::unique_ptr<Program> update_;  // what is watched of the optimizer
 };
-
-// Mean cross-entropy and the share of samples whose largest logit is their label, over a data set with field "label"
-// (or `label`), `batch` samples at a time, in evaluation mode. Labels of -100 (CrossEntropyOptions::ignore_index) do
-// not count.
-absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset, int64_t batch,
-                                              Device device = {}, absl::string_view label = "label",
-                                              Caller caller = Caller::Here());
 
 }  // namespace gemmill

@@ -93,7 +93,7 @@ class StridedLoop {
   absl::InlinedVector<Dimension, 6> dimensions_;
 };
 
-// The strides of a contiguous array.
+// The strides of a contiguous array, which is not empty.
 inline Shape ContiguousStrides(const Shape& shape) {
   Shape strides(shape.size());
   int64_t stride = 1;
@@ -104,10 +104,14 @@ inline Shape ContiguousStrides(const Shape& shape) {
 // Array 0 has the shape `out`; `shapes` are broadcast to it by NumPy's rules. Every inner_stride is 0 or 1.
 template <size_t kInputs>
 StridedLoop<kInputs + 1> BroadcastLoop(const Shape& out, const std::array<const Shape*, kInputs>& shapes) {
+  StridedLoop<kInputs + 1> loop;
+  if (NumElements(out) == 0) {  // the other dimensions may be of any size
+    loop.Add(0, {});
+    return loop;
+  }
   const Shape out_strides = ContiguousStrides(out);
   std::array<Shape, kInputs> in_strides;
   for (size_t k = 0; k < kInputs; ++k) in_strides[k] = ContiguousStrides(*shapes[k]);
-  StridedLoop<kInputs + 1> loop;
   for (size_t d = 0; d < out.size(); ++d) {
     std::array<int64_t, kInputs + 1> strides = {out_strides[d]};
     for (size_t k = 0; k < kInputs; ++k) {

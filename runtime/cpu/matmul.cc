@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -86,7 +85,8 @@ GemmLoop PlanGemms(const op::MatMul& op, const Spec& a, const Spec& b, const Spe
   }
 
   GemmLoop loop{gemm, {Offsets{}}};
-  for (const auto& outer : std::ranges::reverse_view(dimensions)) {
+  for (size_t d = dimensions.size(); d-- > 0;) {
+    const BatchDimension& outer = dimensions[d];
     const std::vector<Offsets> inside = loop.offsets;
     for (int64_t i = 1; i < outer.size; ++i) {
       for (const Offsets& at : inside) {

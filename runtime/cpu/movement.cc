@@ -86,7 +86,7 @@ void CopyTransposed(const CopyLoop& loop, size_t d, const T* in, T* out) {
   });
 }
 
-// A kernel that makes copies[i] from input i.
+// A kernel that makes copies[i] from input i. An empty output has none: its other dimensions may be of any size.
 Kernel CopyKernel(std::vector<Copy> copies, DType dtype) {
   return DispatchBytes(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
@@ -138,6 +138,7 @@ absl::StatusOr<Kernel> Prepare(const op::Reshape&, Specs in, Specs) {
 }
 
 absl::StatusOr<Kernel> Prepare(const op::Permute& op, Specs in, Specs out) {
+  if (out[0].num_elements() == 0) return CopyKernel({}, in[0].dtype);
   const Shape out_strides = ContiguousStrides(out[0].shape);
   const Shape in_strides = ContiguousStrides(in[0].shape);
   Copy copy;
@@ -148,21 +149,23 @@ absl::StatusOr<Kernel> Prepare(const op::Permute& op, Specs in, Specs out) {
 }
 
 absl::StatusOr<Kernel> Prepare(const op::Slice& op, Specs in, Specs out) {
+  if (out[0].num_elements() == 0) return CopyKernel({}, in[0].dtype);
   const AxisView from(in[0].shape, op.axis);
   const AxisView to(out[0].shape, op.axis);
   Copy copy = {.in_offset = op.start * from.inner};
   copy.loop.Add(to.outer, {to.size * to.inner, from.size * from.inner});
-  copy.loop.Add(to.size, {to.inner, op.step * from.inner});
+  copy.loop.Add(to.size, {to.inner, to.size == 1 ? 0 : op.step * from.inner});  // one step may be of any size
   copy.loop.Add(to.inner, {1, 1});
   return CopyKernel({copy}, in[0].dtype);
 }
 
 absl::StatusOr<Kernel> Prepare(const op::Unslice& op, Specs in, Specs out) {
+  if (out[0].num_elements() == 0) return CopyKernel({}, in[0].dtype);
   const AxisView from(in[0].shape, op.axis);
   const AxisView to(out[0].shape, op.axis);
   Copy copy = {.out_offset = op.start * to.inner};
   copy.loop.Add(from.outer, {to.size * to.inner, from.size * from.inner});
-  copy.loop.Add(from.size, {op.step * to.inner, from.inner});
+  copy.loop.Add(from.size, {from.size <= 1 ? 0 : op.step * to.inner, from.inner});
   copy.loop.Add(from.inner, {1, 1});
   const Kernel scatter = CopyKernel({copy}, in[0].dtype);
   return Kernel{.run = [bytes = out[0].bytes(), scatter](const KernelArguments& args, Stream& stream) {
@@ -174,6 +177,7 @@ absl::StatusOr<Kernel> Prepare(const op::Unslice& op, Specs in, Specs out) {
 }
 
 absl::StatusOr<Kernel> Prepare(const op::Concat& op, Specs in, Specs out) {
+  if (out[0].num_elements() == 0) return CopyKernel({}, out[0].dtype);
   const AxisView to(out[0].shape, op.axis);
   std::vector<Copy> copies;
   int64_t start = 0;

@@ -27,10 +27,7 @@ C RowScale(const T* x, int64_t n) {
 // If kScaled, y and rstd of x are found from x * by, where `by` is a power of two.
 template <bool kScaled, typename T, typename C = ComputeType<T>>
 void NormalizeRow(const T* x, int64_t n, bool centered, double epsilon, T* y, C* rstd, C by = 1) {
-  const auto scaled = [by](const auto& value) {
-    if constexpr (kScaled) return value * by;
-    return value;
-  };
+  const auto scaled = [by](const auto& value) { return kScaled ? value * by : value; };
   const double elements = static_cast<double>(std::max<int64_t>(n, 1));
   Lanes<C> lanes;
   double mean = 0;

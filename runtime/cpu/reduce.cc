@@ -127,8 +127,7 @@ absl::StatusOr<Kernel> Prepare(const op::Reduce& op, Specs in, Specs out) {
 
 absl::StatusOr<Kernel> Prepare(const op::ArgMax& op, Specs in, Specs out) {
   const Shape& shape = in[0].shape;
-  int64_t inner = 1;
-  for (size_t d = static_cast<size_t>(op.axis) + 1; d < shape.size(); ++d) inner *= shape[d];
+  const int64_t inner = NumElements(Shape(shape.begin() + op.axis + 1, shape.end()));
   const int64_t size = shape[static_cast<size_t>(op.axis)];
   const int64_t count = out[0].num_elements();
   return DispatchAny(in[0].dtype, [&](auto tag) {

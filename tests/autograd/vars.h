@@ -34,11 +34,6 @@ inline void ExpectVar(const Var& var, const std::vector<double>& expected, doubl
   ExpectClose(TensorIn(var), expected, relative, absolute);
 }
 
-// The message of an error, which is expected.
-inline std::string Message(const absl::Status& status) {
-  EXPECT_FALSE(status.ok());
-  return std::string(status.message());
-}
 inline std::string Message(const Var& var) { return Message(var.status()); }
 
 // How messages name line `line` of `file`, given as __FILE__.

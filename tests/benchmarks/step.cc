@@ -17,51 +17,17 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_join.h"
 #include "benchmark/benchmark.h"
-#include "gemmill/gemmill.h"
 #include "gemmill/runtime/cpu/onednn.h"
 #include "nlohmann/json.hpp"
+#include "tests/benchmarks/workload.h"
 
 namespace gemmill {
 namespace {
 
 constexpr int kRepetitions = 15;
 
-struct Workload {
-  std::vector<int64_t> sizes;
-  int64_t batch;
-  bool sgd;     // else AdamW
-  int threads;  // 0: the default
-
-  std::string name() const { return absl::StrCat(absl::StrJoin(sizes, "-"), "/", batch); }
-};
-
-const std::vector<Workload> kWorkloads = {
-    {{784, 512, 512, 10}, 64, false, 0},   {{784, 512, 512, 10}, 256, false, 0},
-    {{784, 512, 512, 10}, 1024, false, 0}, {{1024, 1024, 1024, 1024}, 1024, false, 0},
-    {{8, 8, 8, 8, 8}, 8, true, 1},
-};
-
-void Check(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T Check(absl::StatusOr<T> value) {
-  Check(value.status());
-  return *std::move(value);
-}
-
-Tensor Normal(const Shape& shape, uint64_t seed) {
-  return Check(Check(MakeParameter(shape, Initializer::kNormal, {.seed = seed}, 0.1)).Value());
-}
-
-void SetThreads(const Workload& workload) {
-  Check(SetNumThreads(workload.threads > 0 ? workload.threads : DefaultNumThreads()));
-}
+void SetThreads(const Workload& workload) { Check(SetNumThreads(workload.thread_count())); }
 
 // How much of the machine others used while it lives: what /proc/stat calls busy or stolen, less this process's own.
 // Kept as the counter "others", a share of all CPUs.
@@ -95,24 +61,12 @@ class Others {
   double before_;
 };
 
-// A step as a user's loop takes it: everything but reading the data.
 void Step(benchmark::State& state, const Workload& workload) {
   SetThreads(workload);
-  const Mlp model = Check(Mlp::Create({.sizes = workload.sizes, .activation = Activation::kRelu}, {.seed = 1}));
-  std::vector<int64_t> classes(static_cast<size_t>(workload.batch));
-  for (size_t i = 0; i < classes.size(); ++i) classes[i] = static_cast<int64_t>(i) % workload.sizes.back();
-  Batch batch;
-  batch.samples = workload.batch;
-  batch.fields = {{"x", Normal({workload.batch, workload.sizes[0]}, 2)},
-                  {"label", Check(Tensor::From(classes, {workload.batch}))}};
-  std::shared_ptr<Optimizer> optimizer = std::make_shared<AdamW>();
-  if (workload.sgd) optimizer = std::make_shared<Sgd>(SgdOptions{.learning_rate = 1e-3});
-  Trainer trainer =
-      Check(Trainer::Make(model, optimizer, [&](const Inputs& in) { return CrossEntropy(model(in["x"]), in["label"]); },
-                          {.global_batch = workload.batch}));
-  for (int i = 0; i < 11; ++i) Check(trainer.Step(batch));  // recording, and its checks
+  Training training(workload);
+  training.WarmUp();
   const Others others(state);
-  for (auto _ : state) benchmark::DoNotOptimize(Check(trainer.Step(batch)).loss);
+  for (auto _ : state) benchmark::DoNotOptimize(training.Step());
 }
 
 // One GEMM of a step as oneDNN does it best on this machine: with its matrices as they are, or in the layout that the
@@ -287,9 +241,9 @@ int Main(int argc, char** argv) {
     const double seconds = collector.Median("step/" + workload.name());
     const double gemm_seconds = collector.Median("gemms/" + workload.name());
     if (seconds == 0 || gemm_seconds == 0) continue;  // filtered out
-    std::printf("%-26s %8d %12.4f %12.4f %8.3f %10.1f\n", workload.name().c_str(),
-                workload.threads > 0 ? workload.threads : DefaultNumThreads(), seconds * 1e3, gemm_seconds * 1e3,
-                gemm_seconds / seconds, static_cast<double>(Flops(workload)) / seconds * 1e-9);
+    std::printf("%-26s %8d %12.4f %12.4f %8.3f %10.1f\n", workload.name().c_str(), workload.thread_count(),
+                seconds * 1e3, gemm_seconds * 1e3, gemm_seconds / seconds,
+                static_cast<double>(Flops(workload)) / seconds * 1e-9);
     workloads.push_back({{"name", workload.name()},
                          {"seconds", seconds},
                          {"gemm_seconds", gemm_seconds},

@@ -12,7 +12,8 @@ namespace {
 using nlohmann::json;
 
 TEST(OracleLossTest, CrossEntropy) {
-  for (const json& test : ReadFixture("losses.json")["cross_entropy"]) {
+  const json fixture = ReadFixture("losses.json");
+  for (const json& test : fixture["cross_entropy"]) {
     SCOPED_TRACE(test["ignore_index"].dump() + ", " + test["label_smoothing"].dump());
     const CrossEntropyOptions options{.ignore_index = test["ignore_index"], .label_smoothing = test["label_smoothing"]};
     for (DType dtype : {DType::kF32, DType::kF64}) {
@@ -50,7 +51,8 @@ class Weights : public Module {
 
 // Steps of learning rate 1 from 0 along gradients that the loss, a weighted sum, is made to have.
 TEST(OracleClippingTest, ByGlobalNorm) {
-  for (const json& test : ReadFixture("clipping.json")["cases"]) {
+  const json fixture = ReadFixture("clipping.json");
+  for (const json& test : fixture["cases"]) {
     Weights model;
     std::vector<Var> weights;
     std::vector<Var> gradients;

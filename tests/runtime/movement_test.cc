@@ -117,6 +117,59 @@ TEST(Movement, SliceAndUnslice) {
   }
 }
 
+TEST(Movement, StepsOfAnySize) {
+  for (int64_t step : {int64_t{5}, INT64_MAX / 2, INT64_MAX}) {
+    const Tensor x = Counting({5, 3}, DType::kF32);
+    const Tensor y = RunOp(op::Slice{.axis = 0, .start = 1, .stop = 5, .step = step}, {x})[0];
+    EXPECT_EQ(Doubles(y), (std::vector<double>{3, 4, 5}));
+    EXPECT_EQ(RunOp(op::Slice{.axis = 0, .start = 2, .stop = 2, .step = step}, {x})[0].shape(), (Shape{0, 3}));
+    const Tensor back = RunOp(op::Unslice{.axis = 0, .start = 1, .step = step, .size = 3}, {y})[0];
+    EXPECT_EQ(Doubles(back), (std::vector<double>{0, 0, 0, 3, 4, 5, 0, 0, 0}));
+  }
+}
+
+// No elements, but dimensions whose product is beyond 64 bits.
+TEST(Movement, EmptyShapesOfAnySize) {
+  constexpr int64_t kHuge = int64_t{1} << 40;
+  EXPECT_EQ(NumElements({kHuge, kHuge, 0}), 0);
+  EXPECT_EQ(NumElements({0, kHuge, kHuge}), 0);
+  EXPECT_EQ(NumElements({kHuge, kHuge}), INT64_MAX);
+  for (const Shape& shape : {Shape{kHuge, kHuge, 0}, Shape{0, kHuge, kHuge}, Shape{kHuge, 0, kHuge}}) {
+    const Tensor x = ValueOf(Tensor::Empty(Spec{shape}));
+    const Tensor flags = ValueOf(Tensor::Empty(Spec{shape, DType::kU8}));
+    const Tensor one = MakeTensor({1}, {});
+    const Tensor no_index = MakeTensor({}, {0}, DType::kI64);
+    Shape joined = shape;
+    joined[0] *= 2;
+    EXPECT_EQ(RunOp(op::Concat{0}, {x, x})[0].shape(), joined);
+    EXPECT_EQ(RunOp(op::Permute{{2, 0, 1}}, {x})[0].shape(), (Shape{shape[2], shape[0], shape[1]}));
+    EXPECT_EQ(RunOp(op::Reshape{{0}}, {x})[0].shape(), Shape{0});
+    EXPECT_EQ(RunOp(op::BroadcastTo{shape}, {x})[0].shape(), shape);
+    EXPECT_EQ(RunOp(op::Binary{BinaryFn::kAdd}, {x, one})[0].shape(), shape);
+    EXPECT_EQ(RunOp(op::Where{}, {flags, x, one})[0].shape(), shape);
+    EXPECT_EQ(RunOp(op::Unary{UnaryFn::kExp}, {x})[0].shape(), shape);
+    EXPECT_EQ(RunOp(op::Cast{DType::kBf16}, {x})[0].shape(), shape);
+    EXPECT_EQ(RunOp(op::Softmax{}, {x})[0].shape(), shape);
+    EXPECT_EQ(RunOp(op::Fill{.shape = shape}, {})[0].shape(), shape);
+    EXPECT_EQ(Doubles(RunOp(op::Reduce{ReduceFn::kSum, {0, 1, 2}}, {x})[0]), std::vector<double>{0});
+    for (int64_t axis = 0; axis < 3; ++axis) {
+      const size_t at = static_cast<size_t>(axis);
+      const Tensor part = RunOp(op::Slice{axis, 0, std::min<int64_t>(shape[at], 2), 1}, {x})[0];
+      EXPECT_EQ(part.num_elements(), 0);
+      EXPECT_EQ(RunOp(op::Unslice{axis, 0, 1, shape[at]}, {part})[0].shape(), shape);
+      if (shape[at] == 0 || axis != 2) continue;
+      EXPECT_EQ(RunOp(op::ArgMax{axis}, {x})[0].num_elements(), 0);
+      EXPECT_EQ(RunOp(op::Normalize{}, {x})[0].shape(), shape);
+    }
+    Shape rows = shape;
+    rows[0] = 0;
+    EXPECT_EQ(RunOp(op::GatherRows{}, {x, no_index})[0].shape(), rows);
+    const Tensor values = ValueOf(Tensor::Empty(Spec{rows}));
+    EXPECT_EQ(RunOp(op::ScatterAddRows{shape[0]}, {values, no_index})[0].shape(), shape);
+  }
+  EXPECT_EQ(RunOp(op::OneHot{INT64_MAX, DType::kU8}, {MakeTensor({}, {0}, DType::kI64)})[0].num_elements(), 0);
+}
+
 TEST(Movement, ConcatAlongEveryAxis) {
   for (DType dtype : kDTypes) {
     for (size_t axis = 0; axis < 3; ++axis) {

@@ -5,61 +5,13 @@
 #include <vector>
 
 #include "gemmill/runtime/cost.h"
-#include "gemmill/runtime/replay.h"
 #include "gmock/gmock.h"
-#include "tests/runtime/expect_close.h"
+#include "tests/runtime/programs.h"
 
 namespace gemmill {
 namespace {
 
-// Programs written by hand: values by number, Steps in order.
-class Builder {
- public:
-  int Input(const Shape& shape, DType dtype = DType::kF32) {
-    program_.values.push_back({Spec{shape, dtype}, Storage::kInput, {}});
-    program_.inputs.push_back(Last());
-    return Last();
-  }
-  std::vector<int> Add(const Op& op, const std::vector<int>& inputs) {
-    std::vector<Spec> specs;
-    for (int number : inputs) specs.push_back(program_.values[static_cast<size_t>(number)].spec);
-    Step step{op, inputs, {}, {}};
-    for (const Spec& spec : ValueOf(Infer(op, specs))) {
-      program_.values.push_back({spec, Storage::kTemporary, {}});
-      step.outputs.push_back(Last());
-    }
-    program_.steps.push_back(step);
-    return step.outputs;
-  }
-  Program Finish(const std::vector<int>& outputs) {
-    program_.outputs = outputs;
-    return program_;
-  }
-
- private:
-  int Last() const { return static_cast<int>(program_.values.size()) - 1; }
-  Program program_;
-};
-
-std::vector<Tensor> Outputs(const Program& program) {
-  EXPECT_TRUE(Check(program).ok()) << Check(program);
-  std::vector<Tensor> inputs;
-  for (size_t i = 0; i < program.inputs.size(); ++i) {
-    const Spec& spec = program.values[static_cast<size_t>(program.inputs[i])].spec;
-    inputs.push_back(
-        MakeTensor(RandomDoubles(spec.num_elements(), -2, 2, static_cast<uint32_t>(i)), spec.shape, spec.dtype));
-  }
-  Replay replay = Replay::Create(program, std::make_shared<Arena>(Device::Cpu())).value();
-  EXPECT_TRUE(replay.Run(inputs).ok());
-  std::vector<Tensor> outputs;
-  for (size_t i = 0; i < program.outputs.size(); ++i) {
-    const Tensor output = replay.output(i);
-    Tensor copy = ValueOf(Tensor::Empty(output.spec()));
-    EXPECT_TRUE(copy.CopyFrom(output).ok());
-    outputs.push_back(copy);
-  }
-  return outputs;
-}
+std::vector<Tensor> Outputs(const Program& program) { return OutputsOf(program, RandomInputs(program, 0)); }
 
 void ExpectSame(const Program& program, const Program& passed, size_t steps) {
   EXPECT_EQ(passed.steps.size(), steps) << ProgramString(passed);

@@ -93,6 +93,19 @@ TEST(ScatterAddRows, ManyAdditionsToOneRowAreNotLost) {
   EXPECT_THAT(Doubles(RunOp(op::ScatterAddRows{3}, {values, index})[0]), testing::ElementsAre(0, 4992, 0));
 }
 
+// 2^24 is where an f32 stops counting by one.
+TEST(ScatterAddRows, LongSumsKeepTheirTerms) {
+  std::vector<double> values{0x1p24, 3};
+  std::vector<double> index{1, 0};
+  for (int i = 0; i < 1000; ++i) {
+    values.insert(values.end(), {1, 1});
+    index.insert(index.end(), {1, 2});
+  }
+  const Tensor rows = MakeTensor(index, {2002}, DType::kI32);
+  const Tensor y = RunOp(op::ScatterAddRows{4}, {MakeTensor(values, {2002, 1}), rows})[0];
+  EXPECT_THAT(Doubles(y), testing::ElementsAre(3, 0x1p24 + 1000, 1000, 0));
+}
+
 TEST(OneHot, EveryDType) {
   for (DType dtype : kEveryDType) {
     for (DType index_dtype : {DType::kI32, DType::kI64}) {

@@ -23,6 +23,12 @@ T ValueOf(absl::StatusOr<T> value) {
   return T{};
 }
 
+// The message of an error, which is expected.
+inline std::string Message(const absl::Status& status) {
+  EXPECT_FALSE(status.ok());
+  return std::string(status.message());
+}
+
 template <typename T>
 Tensor TensorOf(const std::vector<double>& values, const Shape& shape) {
   std::vector<T> typed;

@@ -1,0 +1,356 @@
+#include "gemmill/runtime/program.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "tests/runtime/programs.h"
+
+namespace gemmill {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string Difference(const Program& before, const Program& now) {
+  const std::optional<std::string> difference = FirstDifference(before, now);
+  EXPECT_EQ(FirstDifference(before, before), std::nullopt);
+  EXPECT_EQ(FirstDifference(now, now), std::nullopt);
+  return difference.value_or("");
+}
+
+// x scaled by a constant, then `last`.
+Program Scaled(const Tensor& constant, const Op& last, int line = 7) {
+  Builder b;
+  const int scaled = b.Binary(BinaryFn::kMul, b.Input({2}), b.Bound(constant), {"model.cc", line});
+  return b.Finish(b.Add(last, {scaled}, {"model.cc", line + 1}));
+}
+
+TEST(FirstDifferenceTest, Attributes) {
+  const Tensor one = MakeTensor({1}, {});
+  const Program relu = Scaled(one, op::Unary{UnaryFn::kRelu});
+  EXPECT_THAT(Difference(relu, Scaled(one, op::Unary{UnaryFn::kTanh})),
+              AllOf(HasSubstr("step 1"), HasSubstr("attributes"), HasSubstr("model.cc:8: tanh"), HasSubstr("relu")));
+  EXPECT_THAT(Difference(Scaled(one, op::Slice{0, 0, 2}), Scaled(one, op::Slice{0, 0, 1})), HasSubstr("model.cc:8"));
+  EXPECT_EQ(Difference(relu, Scaled(one, op::Unary{UnaryFn::kRelu}, 99)), "") << "other lines, the same steps";
+}
+
+TEST(FirstDifferenceTest, ConstantsAreComparedBitByBit) {
+  const op::Unary relu{UnaryFn::kRelu};
+  const auto difference = [&](const Tensor& before, const Tensor& now) {
+    return Difference(Scaled(before, relu), Scaled(now, relu));
+  };
+  const Tensor one = MakeTensor({1}, {});
+  EXPECT_EQ(difference(one, one), "");
+  EXPECT_EQ(difference(one, MakeTensor({1}, {})), "");
+  EXPECT_EQ(difference(MakeTensor({NAN}, {}), MakeTensor({NAN}, {})), "");
+  EXPECT_THAT(difference(one, MakeTensor({2}, {})),
+              AllOf(HasSubstr("input 1 of step 0"), HasSubstr("constant of another value"), HasSubstr("model.cc:7")));
+  EXPECT_NE(difference(MakeTensor({0.0}, {}), MakeTensor({-0.0}, {})), "");
+  EXPECT_NE(difference(one, MakeTensor({1}, {1})), "");
+  // Numbers that f64 does not tell apart.
+  const auto of_i64 = [](int64_t value) {
+    Builder b;
+    return b.Finish({b.Unary(UnaryFn::kNeg, b.Bound(ValueOf(Tensor::From(std::vector<int64_t>{value}, {1}))))});
+  };
+  EXPECT_NE(Difference(of_i64(int64_t{1} << 60), of_i64((int64_t{1} << 60) + 1)), "");
+}
+
+TEST(FirstDifferenceTest, MoreAndFewerSteps) {
+  Builder b;
+  const int x = b.Input({2});
+  const int y = b.Unary(UnaryFn::kRelu, x, {"model.cc", 1});
+  const Program shorter = b.Finish({y});
+  b.Unary(UnaryFn::kTanh, y, {"model.cc", 2});
+  const Program longer = b.Finish({y});
+  EXPECT_THAT(Difference(shorter, longer),
+              AllOf(HasSubstr("2 steps instead of 1"), HasSubstr("new is model.cc:2: tanh")));
+  EXPECT_THAT(Difference(longer, shorter),
+              AllOf(HasSubstr("1 steps instead of 2"), HasSubstr("missing is model.cc:2: tanh")));
+}
+
+TEST(FirstDifferenceTest, InputsAndOutputs) {
+  Builder b;
+  const int x = b.Input({2});
+  const int y = b.Unary(UnaryFn::kRelu, x);
+  const int z = b.Unary(UnaryFn::kTanh, x);
+  EXPECT_THAT(Difference(b.Finish({y}), b.Finish({z})), HasSubstr("outputs"));
+  EXPECT_THAT(Difference(b.Finish({y}), b.Finish({y, z})), HasSubstr("outputs"));
+  const auto constant = [](double value) {
+    Builder c;
+    return c.Finish({c.Bound(MakeTensor({value}, {}))});
+  };
+  EXPECT_THAT(Difference(constant(1), constant(2)), HasSubstr("outputs"));
+  const auto unused = [](const Shape& shape) {
+    Builder c;
+    c.Input(shape);
+    return c.Finish({});
+  };
+  EXPECT_THAT(Difference(unused({1}), unused({2})), HasSubstr("inputs"));
+}
+
+class NamedOp : public CustomOp {
+ public:
+  explicit NamedOp(std::string name) : name_(std::move(name)) {}
+  std::string Name() const override { return name_; }
+  absl::StatusOr<std::vector<Spec>> Infer(absl::Span<const Spec> in) const override {
+    return std::vector<Spec>(in.begin(), in.end());
+  }
+  absl::Status Run(absl::Span<const Tensor> in, absl::Span<Tensor> out, Stream&) const override {
+    return out[0].CopyFrom(in[0]);
+  }
+
+ private:
+  std::string name_;
+};
+class OtherNamedOp : public NamedOp {
+ public:
+  using NamedOp::NamedOp;
+};
+
+TEST(FirstDifferenceTest, CustomOpsGoByClassAndName) {
+  const auto custom = [](std::shared_ptr<const CustomOp> op) {
+    return Scaled(MakeTensor({1}, {}), op::Custom{std::move(op)});
+  };
+  const Program clip = custom(std::make_shared<NamedOp>("Clip to 5"));
+  EXPECT_EQ(Difference(clip, custom(std::make_shared<NamedOp>("Clip to 5"))), "");
+  EXPECT_THAT(Difference(clip, custom(std::make_shared<NamedOp>("Clip to 6"))), HasSubstr("Clip to 6"));
+  EXPECT_NE(Difference(clip, custom(std::make_shared<OtherNamedOp>("Clip to 5"))), "");
+  EXPECT_FALSE(op::Custom{} == op::Custom{std::make_shared<NamedOp>("")});
+  EXPECT_TRUE(op::Custom{} == op::Custom{});
+}
+
+// What one run leaves in `destination` after WriteInto, and whether a copy was needed.
+struct Written {
+  std::vector<double> values;
+  bool copied;
+};
+Written Write(Program program, size_t output, Tensor destination, const std::vector<Tensor>& inputs = {}) {
+  const size_t steps = program.steps.size();
+  EXPECT_TRUE(WriteInto(program, output, destination).ok());
+  EXPECT_TRUE(Check(program).ok()) << Check(program);
+  Replay replay = MustReplay(program);
+  const int64_t version = destination.buffer()->version();
+  EXPECT_TRUE(replay.Run(inputs).ok());
+  EXPECT_GT(destination.buffer()->version(), version);
+  EXPECT_EQ(replay.output(output).data(), destination.data());
+  return {Doubles(destination), program.steps.size() > steps};
+}
+
+using Numbers = std::vector<double>;
+
+TEST(WriteIntoTest, TheStepItself) {
+  Builder b;
+  const int y = b.Unary(UnaryFn::kNeg, b.Input({2}));
+  const Written written = Write(b.Finish({y}), 0, MakeTensor({7, 7}, {2}), {MakeTensor({1, 2}, {2})});
+  EXPECT_EQ(written.values, Numbers({-1, -2}));
+  EXPECT_FALSE(written.copied);
+}
+
+TEST(WriteIntoTest, AddsInPlace) {
+  Builder b;
+  const Tensor total = MakeTensor({10, 20}, {2});
+  const int sum = b.Binary(BinaryFn::kAdd, b.Bound(total), b.Unary(UnaryFn::kNeg, b.Input({2})));
+  Program program = b.Finish({sum});
+  ASSERT_TRUE(WriteInto(program, 0, total).ok());
+  EXPECT_EQ(program.steps.size(), 2u);
+  Replay replay = MustReplay(program);
+  for (const double expected : {9, 8, 7}) {
+    ASSERT_TRUE(replay.Run({MakeTensor({1, 2}, {2})}).ok());
+    EXPECT_EQ(Doubles(total)[0], expected);
+  }
+}
+
+TEST(WriteIntoTest, WhereOldBytesAreReadLaterACopyIsMade) {
+  const Tensor total = MakeTensor({10, 20}, {2});
+  Builder b;
+  const int before = b.Bound(total);
+  const int sum = b.Binary(BinaryFn::kAdd, before, b.Input({2}));
+  const int later = b.Binary(BinaryFn::kMul, before, before);
+  const Program program = b.Finish({sum, later});
+  const Written written = Write(program, 0, total, {MakeTensor({1, 2}, {2})});
+  EXPECT_EQ(written.values, Numbers({11, 22}));
+  EXPECT_TRUE(written.copied);
+}
+
+TEST(WriteIntoTest, OldBytesReadUnderAnotherName) {
+  const Tensor total = MakeTensor({10, 20}, {2});
+  Builder b;
+  const int before = b.Bound(total);
+  const int alias = b.Reshape(b.Reshape(before, {2, 1}), {1, 2});
+  const int sum = b.Binary(BinaryFn::kAdd, before, b.Input({2}));
+  const int later = b.Unary(UnaryFn::kNeg, alias);
+  Program program = b.Finish({sum, later});
+  const Written written = Write(program, 0, total, {MakeTensor({1, 2}, {2})});
+  EXPECT_TRUE(written.copied);
+  EXPECT_EQ(written.values, Numbers({11, 22}));
+  // Read by the very step that writes, of another shape.
+  const Tensor matrix = MakeTensor({1, 2, 3, 4}, {2, 2});
+  Builder c;
+  const int m = c.Bound(matrix);
+  const int product = c.Add(op::MatMul{}, {c.Reshape(m, {2, 2}), c.Reshape(m, {2, 2})})[0];
+  EXPECT_EQ(Write(c.Finish({product}), 0, matrix).values, Numbers({7, 10, 15, 22}));
+}
+
+TEST(WriteIntoTest, PartsOfOneTensorAreDifferentPlaces) {
+  const Tensor all = MakeTensor({1, 2, 3, 4}, {4});
+  Builder b;
+  const int first = b.Bound(ValueOf(all.Rows(0, 2)));
+  const int sum = b.Binary(BinaryFn::kAdd, first, b.Input({2}));
+  const int later = b.Unary(UnaryFn::kNeg, first);
+  const Program program = b.Finish({sum, later});
+  const Tensor one = MakeTensor({1, 1}, {2});
+  // Beside it: nobody's old bytes. Shifted by one, it is not the place of the input.
+  EXPECT_FALSE(Write(program, 0, ValueOf(all.Rows(2, 4)), {one}).copied);
+  EXPECT_EQ(Doubles(all), Numbers({1, 2, 2, 3}));
+  EXPECT_TRUE(Write(program, 0, ValueOf(all.Rows(1, 3)), {one}).copied);
+  EXPECT_EQ(Doubles(all), Numbers({1, 2, 3, 3}));
+  // The same bytes through a view that has a buffer of its own.
+  const Tensor view = Tensor::View(all.data(), Spec{{2}, DType::kF32});
+  EXPECT_TRUE(Write(program, 0, view, {one}).copied);
+  EXPECT_EQ(Doubles(all), Numbers({2, 3, 3, 3}));
+}
+
+TEST(WriteIntoTest, AReshapeIsCopied) {
+  Builder b;
+  const int negative = b.Unary(UnaryFn::kNeg, b.Input({2}));
+  const Program program = b.Finish({b.Reshape(negative, {1, 2}), negative});
+  const Written written = Write(program, 0, MakeTensor({0, 0}, {1, 2}), {MakeTensor({1, 2}, {2})});
+  EXPECT_TRUE(written.copied);
+  EXPECT_EQ(written.values, Numbers({-1, -2}));
+}
+
+TEST(WriteIntoTest, InputsAndBoundTensorsAreCopied) {
+  Builder b;
+  const Tensor bound = MakeTensor({5}, {1});
+  Program program = b.Finish({b.Input({1}), b.Bound(bound)});
+  const Tensor destinations[] = {MakeTensor({0}, {1}), MakeTensor({0}, {1})};
+  for (size_t i : {0, 1}) ASSERT_TRUE(WriteInto(program, i, destinations[i]).ok());
+  Replay replay = MustReplay(program);
+  ASSERT_TRUE(replay.Run({MakeTensor({3}, {1})}).ok());
+  EXPECT_EQ(Doubles(destinations[0]), Numbers({3}));
+  EXPECT_EQ(Doubles(destinations[1]), Numbers({5}));
+  // What is there already stays there.
+  const size_t steps = program.steps.size();
+  ASSERT_TRUE(WriteInto(program, 1, destinations[1]).ok());
+  EXPECT_EQ(program.steps.size(), steps);
+}
+
+TEST(WriteIntoTest, OneValueIntoTwoPlaces) {
+  Builder b;
+  const int y = b.Unary(UnaryFn::kNeg, b.Input({1}));
+  Program program = b.Finish({y, y});
+  const Tensor destinations[] = {MakeTensor({0}, {1}), MakeTensor({0}, {1})};
+  for (size_t i : {0, 1}) ASSERT_TRUE(WriteInto(program, i, destinations[i]).ok());
+  EXPECT_EQ(program.steps.size(), 2u);
+  Replay replay = MustReplay(program);
+  ASSERT_TRUE(replay.Run({MakeTensor({3}, {1})}).ok());
+  for (size_t i : {0, 1}) {
+    EXPECT_EQ(Doubles(destinations[i]), Numbers({-3}));
+    EXPECT_EQ(replay.output(i).data(), destinations[i].data());
+  }
+}
+
+TEST(WriteIntoTest, AnOutputThatLiesThereIsNotOverwritten) {
+  const Tensor tensors[] = {MakeTensor({1}, {1}), MakeTensor({2}, {1})};
+  Builder b;
+  const int first = b.Bound(tensors[0]);
+  const int second = b.Bound(tensors[1]);
+  const int moved = b.Binary(BinaryFn::kAdd, first, second);
+  Program program = b.Finish({first, b.Reshape(second, {1, 1}), moved});
+  for (const Tensor& tensor : tensors) {
+    EXPECT_THAT(Message(WriteInto(program, 2, tensor)), HasSubstr("read after a run"));
+  }
+  EXPECT_EQ(program.steps.size(), 2u);
+  // Elsewhere, then over its old place.
+  ASSERT_TRUE(WriteInto(program, 0, MakeTensor({0}, {1})).ok());
+  ASSERT_TRUE(WriteInto(program, 2, tensors[0]).ok());
+  const std::vector<Tensor> outputs = OutputsOf(program, {});
+  EXPECT_EQ(Doubles(outputs[0]), Numbers({1}));
+  EXPECT_EQ(Doubles(outputs[2]), Numbers({3}));
+}
+
+TEST(WriteIntoTest, OfAnotherSpec) {
+  Builder b;
+  Program program = b.Finish({b.Unary(UnaryFn::kNeg, b.Input({2}))});
+  EXPECT_THAT(Message(WriteInto(program, 0, MakeTensor({1}, {1}))), AllOf(HasSubstr("f32[2]"), HasSubstr("f32[1]")));
+  EXPECT_FALSE(WriteInto(program, 0, Tensor()).ok());
+}
+
+TEST(WriteIntoTest, AnErrorOfTheCopyNamesTheStepThatMadeTheValue) {
+  Builder b;
+  const int negative = b.Unary(UnaryFn::kNeg, b.Input({2}));
+  const int alias = b.Add(op::Reshape{{2, 1}}, {negative}, {"model.cc", 12})[0];
+  Program program = b.Finish({alias});
+  ASSERT_TRUE(WriteInto(program, 0, MakeTensor({0, 0}, {2, 1})).ok());
+  EXPECT_EQ(program.steps.back().origin.ToString(), "model.cc:12");
+}
+
+TEST(WithoutUnusedTest, KeepsWhatIsReadBoundOrCustom) {
+  Builder b;
+  const int x = b.Input({2});
+  const int used = b.Unary(UnaryFn::kNeg, x);
+  const int dead = b.Unary(UnaryFn::kTanh, x);
+  b.Unary(UnaryFn::kExp, dead);
+  const int looked_at = b.Unary(UnaryFn::kAbs, x);
+  b.Add(op::Custom{std::make_shared<NamedOp>("Look")}, {looked_at});
+  const int stored = b.Unary(UnaryFn::kRelu, x);
+  Program program = b.Finish({used, stored});
+  ASSERT_TRUE(WriteInto(program, 1, MakeTensor({0, 0}, {2})).ok());
+  program.outputs = {used};
+  const Program kept = WithoutUnused(program);
+  EXPECT_THAT(ProgramString(kept), AllOf(HasSubstr("neg"), HasSubstr("abs"), HasSubstr("Look"), HasSubstr("relu")));
+  EXPECT_THAT(ProgramString(kept), AllOf(Not(HasSubstr("tanh")), Not(HasSubstr("exp"))));
+  EXPECT_EQ(ProgramString(WithoutUnused(kept)), ProgramString(kept));
+  EXPECT_EQ(kept.inputs, program.inputs);
+  EXPECT_TRUE(Check(kept).ok()) << Check(kept);
+}
+
+TEST(CheckTest, RefusesWhatCannotRun) {
+  Builder b;
+  const Tensor state = MakeTensor({1, 2}, {2});
+  const int before = b.Bound(state);
+  const int sum = b.Binary(BinaryFn::kAdd, before, b.Input({2}));
+  const int last = b.Unary(UnaryFn::kNeg, sum);
+  const Program good = b.Finish({last});
+  EXPECT_TRUE(Check(good).ok());
+
+  Program swapped = good;
+  std::swap(swapped.steps[0], swapped.steps[1]);
+  EXPECT_THAT(Message(Check(swapped)), HasSubstr("read before it is written"));
+
+  Program reading_old = good;
+  Value& written = reading_old.values[static_cast<size_t>(sum)];
+  written = {written.spec, Storage::kBound, state};
+  EXPECT_TRUE(Check(reading_old).ok()) << Check(reading_old);
+  reading_old.steps[1].inputs = {before};
+  EXPECT_THAT(Message(Check(reading_old)), HasSubstr("old bytes"));
+
+  Program old_output = good;
+  old_output.values[static_cast<size_t>(sum)] = written;
+  old_output.outputs.push_back(before);
+  EXPECT_THAT(Message(Check(old_output)), HasSubstr("overwrites"));
+
+  Program wrong_spec = good;
+  wrong_spec.values[static_cast<size_t>(last)].spec.shape = {3};
+  EXPECT_THAT(Message(Check(wrong_spec)), HasSubstr("wrong outputs"));
+
+  for (const int number : {-1, 99}) {
+    Program no_value = good;
+    no_value.steps[1].inputs = {number};
+    EXPECT_FALSE(Check(no_value).ok());
+    no_value = good;
+    no_value.outputs = {number};
+    EXPECT_FALSE(Check(no_value).ok());
+  }
+
+  Program never_made = good;
+  never_made.steps.pop_back();
+  EXPECT_THAT(Message(Check(never_made)), HasSubstr("no step writes it"));
+  EXPECT_FALSE(Replay::Create(never_made, std::make_shared<Arena>(Device::Cpu())).ok());
+}
+
+}  // namespace
+}  // namespace gemmill
