@@ -29,6 +29,7 @@ ABSL_FLAG(int64_t, threads, 0, "0: as many as this process may use");
 ABSL_FLAG(std::string, device, "auto", "cpu, cuda or auto");
 ABSL_FLAG(bool, check_numerics, false, "stop at the first op that makes a NaN or infinity, and name it");
 ABSL_FLAG(std::string, metrics, "", "file for a JSON line per step and evaluation");
+ABSL_FLAG(std::string, profile, "", "file for a trace of the last steps, which opens in Perfetto; prints a table too");
 
 namespace gemmill::examples {
 namespace {
@@ -47,6 +48,9 @@ absl::Status CheckFlags() {
   GM_RETURN_IF_ERROR(CheckRange("clip_norm", absl::GetFlag(FLAGS_clip_norm), 0, 1e30));
   GM_RETURN_IF_ERROR(CheckRange("dropout", absl::GetFlag(FLAGS_dropout), 0, 0.999));
   GM_RETURN_IF_ERROR(CheckRange("momentum", absl::GetFlag(FLAGS_momentum), 0, 0.9999));
+  if (!absl::GetFlag(FLAGS_profile).empty() && absl::GetFlag(FLAGS_check_numerics)) {
+    return InvalidArgument("--profile is of recorded steps, and --check_numerics runs eagerly; give one of them");
+  }
   return absl::OkStatus();
 }
 
@@ -124,6 +128,13 @@ absl::Status Train() {
                      .seed = seed,
                      .check_numerics = absl::GetFlag(FLAGS_check_numerics)}));
   GM_ASSIGN_OR_RETURN(RunLog log, RunLog::Open(absl::GetFlag(FLAGS_metrics)));
+  Profile profile;
+  const std::string profile_path = absl::GetFlag(FLAGS_profile);
+  if (!profile_path.empty()) {
+    GM_RETURN_IF_ERROR(
+        Annotate(profile.Write(profile_path), "--profile: "));  // an empty one, to fail now or not at all
+    trainer.SetWatch(profile.Watch());
+  }
 
   absl::PrintF(
       "%s\n%d training and %d test samples, %d classes; %d epochs of %d steps, global batch %d, micro-batch %d, "
@@ -155,6 +166,10 @@ absl::Status Train() {
   absl::PrintF("trained %d steps in %.1f s, %.0f samples/s\n", trainer.steps(), seconds,
                static_cast<double>(samples) / seconds);
   absl::PrintF("test accuracy %.4f\n", evaluation.accuracy);
+  if (!profile_path.empty()) {
+    GM_RETURN_IF_ERROR(profile.Write(profile_path));
+    absl::PrintF("\n%.1f s in recorded steps:\n%s", profile.seconds(), profile.Table());
+  }
   return absl::OkStatus();
 }
 

@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "gemmill/runtime/cost.h"
 #include "gemmill/runtime/schedule/gemm_advice.h"
 #include "gemmill/runtime/schedule/measure.h"
 #include "gemmill/runtime/status.h"
