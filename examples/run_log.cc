@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
 
 #include "absl/strings/str_format.h"
 #include "gemmill/runtime/status.h"
@@ -10,12 +13,26 @@
 
 namespace gemmill::examples {
 
-absl::StatusOr<RunLog> RunLog::Open(const std::string& path) {
+namespace {
+
+// Removes what a killed run left of its last line.
+void DropHalfLine(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (text.empty() || text.back() == '\n') return;
+  std::error_code ignored;
+  std::filesystem::resize_file(path, text.rfind('\n') + 1, ignored);
+}
+
+}  // namespace
+
+absl::StatusOr<RunLog> RunLog::Open(const std::string& path, bool append) {
   RunLog log;
   log.path_ = path;
   log.terminal_ = isatty(STDOUT_FILENO) == 1;
   if (!path.empty()) {
-    log.file_.open(path);
+    if (append && std::filesystem::is_regular_file(path)) DropHalfLine(path);
+    log.file_.open(path, append ? std::ios::app : std::ios::out);
     if (!log.file_) return InvalidArgument("--metrics: cannot write ", path);
   }
   return log;

@@ -14,8 +14,8 @@ namespace gemmill::examples {
 
 class RunLog {
  public:
-  // `path` of the metrics file; empty: none.
-  static absl::StatusOr<RunLog> Open(const std::string& path);
+  // `path` of the metrics file; empty: none. With `append`, after the whole lines that are there.
+  static absl::StatusOr<RunLog> Open(const std::string& path, bool append = false);
 
   // {"step", "epoch", "loss", "learning_rate", "gradient_norm", "samples_per_s"}, and "skipped" where it was.
   // On a terminal, a line of progress that is written over.

@@ -65,6 +65,10 @@ absl::Status CheckRange(absl::string_view flag, double value, double least, doub
 
 int ExitCode(const absl::Status& status) {
   if (status.ok()) return 0;
+  if (absl::IsCancelled(status)) {
+    std::cerr << std::string(status.message()) << "\n";
+    return 130;
+  }
   std::cerr << "error: " << std::string(status.message()) << "\n";
   return 1;
 }

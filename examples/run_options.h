@@ -24,7 +24,7 @@ absl::StatusOr<std::vector<int64_t>> ParseSizes(absl::string_view flag, absl::st
 absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t least, int64_t most = INT64_MAX);
 absl::Status CheckRange(absl::string_view flag, double value, double least, double most);
 
-// Prints "error: <message>" to standard error and returns exit code 1; for OK, 0.
+// Prints "error: <message>" to standard error and returns exit code 1; for OK, 0; for a run that Ctrl-C ended, 130.
 int ExitCode(const absl::Status& status);
 
 }  // namespace gemmill::examples

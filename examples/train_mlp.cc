@@ -1,13 +1,21 @@
 // Trains a classifier of fully-connected layers on images in IDX files: the bundled digits, or MNIST with --data.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
+#include "gemmill/data/order.h"
+#include "gemmill/examples/model_text.h"
+#include "gemmill/examples/resume_flags.h"
+#include "gemmill/examples/run_checkpoints.h"
 #include "gemmill/examples/run_log.h"
 #include "gemmill/examples/run_options.h"
+#include "gemmill/examples/run_state.h"
 #include "gemmill/gemmill.h"
 
 ABSL_FLAG(std::string, data, GEMMILL_SAMPLES, "directory with MNIST's four IDX files, .gz or not");
@@ -28,11 +36,34 @@ ABSL_FLAG(int64_t, seed, 1, "of initial weights, order of samples and dropout");
 ABSL_FLAG(int64_t, threads, 0, "0: as many as this process may use");
 ABSL_FLAG(std::string, device, "auto", "cpu, cuda or auto");
 ABSL_FLAG(bool, check_numerics, false, "stop at the first op that makes a NaN or infinity, and name it");
+ABSL_FLAG(double, validation_share, 0, "share of the training samples held out for validation; 0: none");
+ABSL_FLAG(std::string, save, "", "checkpoint file, written at the end and on Ctrl-C");
+ABSL_FLAG(int64_t, save_every, 0, "steps between checkpoints on the way; 0: none");
+ABSL_FLAG(int64_t, keep, 0, "how many older checkpoints to keep beside --save, as FILE.step-S");
+ABSL_FLAG(std::string, save_best, "", "checkpoint file of the best epoch by validation accuracy");
+ABSL_FLAG(int64_t, patience, 0, "epochs without a better validation after which training stops; 0: never");
+ABSL_FLAG(std::string, resume, "", "checkpoint to go on from; flags that are not given are taken from it");
+ABSL_FLAG(bool, restart_schedule, false, "with --resume: the schedule begins anew, over the steps that are left");
+ABSL_FLAG(bool, hash, false, "print a hash of all losses and the final weights");
 ABSL_FLAG(std::string, metrics, "", "file for a JSON line per step and evaluation");
 ABSL_FLAG(std::string, profile, "", "file for a trace of the last steps, which opens in Perfetto; prints a table too");
 
 namespace gemmill::examples {
 namespace {
+
+// Flags kept in checkpoints. With --resume, the fixed ones may not differ; epochs may grow; the others may differ, and
+// those of how it is computed change the bits.
+constexpr const char* kFixedFlags[] = {"hidden",        "activation", "dropout",      "optimizer",
+                                       "learning_rate", "momentum",   "schedule",     "weight_decay",
+                                       "clip_norm",     "seed",       "global_batch", "validation_share"};
+constexpr const char* kEpochsFlag[] = {"epochs"};
+constexpr const char* kComputingFlags[] = {"micro_batch", "threads", "device"};
+constexpr const char* kFreeFlags[] = {"data", "check_numerics", "metrics",   "save",
+                                      "keep", "save_every",     "save_best", "patience"};
+// Metadata keys of a checkpoint.
+constexpr char kFlagsKey[] = "train_mlp.flags";
+constexpr char kRunKey[] = "train_mlp.run";
+constexpr char kBestKey[] = "train_mlp.best";
 
 absl::Status CheckFlags() {
   if (absl::GetFlag(FLAGS_data).empty()) {
@@ -48,6 +79,10 @@ absl::Status CheckFlags() {
   GM_RETURN_IF_ERROR(CheckRange("clip_norm", absl::GetFlag(FLAGS_clip_norm), 0, 1e30));
   GM_RETURN_IF_ERROR(CheckRange("dropout", absl::GetFlag(FLAGS_dropout), 0, 0.999));
   GM_RETURN_IF_ERROR(CheckRange("momentum", absl::GetFlag(FLAGS_momentum), 0, 0.9999));
+  GM_RETURN_IF_ERROR(CheckRange("validation_share", absl::GetFlag(FLAGS_validation_share), 0, 0.9));
+  GM_RETURN_IF_ERROR(CheckRange("save_every", absl::GetFlag(FLAGS_save_every), 0));
+  GM_RETURN_IF_ERROR(CheckRange("keep", absl::GetFlag(FLAGS_keep), 0));
+  GM_RETURN_IF_ERROR(CheckRange("patience", absl::GetFlag(FLAGS_patience), 0));
   if (!absl::GetFlag(FLAGS_profile).empty() && absl::GetFlag(FLAGS_check_numerics)) {
     return InvalidArgument("--profile is of recorded steps, and --check_numerics runs eagerly; give one of them");
   }
@@ -77,57 +112,174 @@ absl::StatusOr<Schedule> MakeSchedule(int64_t steps) {
   return InvalidArgument("--schedule is \"", name, "\", expected constant, cosine or step");
 }
 
-absl::Status Train() {
+// A training set, what validates it, and what they have in common.
+struct Data {
+  Dataset train;
+  Dataset test;
+  Dataset validation;  // the test set, unless training samples are held out
+  int64_t pixels = 0;
+  int64_t classes = 0;
+};
+
+absl::StatusOr<Data> LoadData() {
+  const std::string directory = absl::GetFlag(FLAGS_data);
+  GM_ASSIGN_OR_RETURN(Dataset train, LoadIdxDirectory(directory, Split::kTrain));
+  GM_ASSIGN_OR_RETURN(const int64_t classes, train.NumClasses());
+  GM_ASSIGN_OR_RETURN(Dataset test, LoadIdxDirectory(directory, Split::kTest, {.classes = classes}));
+  GM_ASSIGN_OR_RETURN(const Tensor pixels, train.field("x"));
+  GM_ASSIGN_OR_RETURN(const Tensor test_pixels, test.field("x"));
+  if (pixels.shape()[1] != test_pixels.shape()[1]) {
+    return InvalidArgument(directory, ": training images have ", pixels.shape()[1], " pixels, test images ",
+                           test_pixels.shape()[1]);
+  }
+  Data data{train, test, test, pixels.shape()[1], classes};
+  const double share = absl::GetFlag(FLAGS_validation_share);
+  if (share == 0) return data;
+  const int64_t held_out = std::llround(share * static_cast<double>(train.size()));
+  if (held_out < 1 || held_out >= train.size()) {
+    return InvalidArgument("--validation_share ", share, " holds out ", held_out, " of ", train.size(),
+                           " training samples, expected at least one, and one to train on");
+  }
+  // In an order of their own, as files may be sorted.
+  const std::vector<int64_t> order = EpochOrder(train.size(), true, 0, 0);
+  const absl::Span<const int64_t> all(order);
+  GM_ASSIGN_OR_RETURN(data.validation, train.Subset(all.first(static_cast<size_t>(held_out))));
+  GM_ASSIGN_OR_RETURN(data.train, train.Subset(all.subspan(static_cast<size_t>(held_out))));
+  return data;
+}
+
+// The checkpoint of --resume, if there is one, after the flags have been taken from it.
+struct Stored {
+  std::optional<Safetensors> file;
+  RunState run;
+  Progress progress;
+
+  std::string Text(const char* key) const {
+    const auto found = file->metadata().find(key);
+    return found == file->metadata().end() ? "" : found->second;
+  }
+};
+
+absl::StatusOr<Stored> OpenStored(const std::set<std::string>& given) {
+  Stored stored;
+  const std::string path = absl::GetFlag(FLAGS_resume);
+  if (path.empty()) {
+    if (absl::GetFlag(FLAGS_restart_schedule)) return InvalidArgument("--restart_schedule needs --resume FILE");
+    return stored;
+  }
+  GM_ASSIGN_OR_RETURN(stored.file, Safetensors::Open(path));
+  GM_ASSIGN_OR_RETURN(stored.progress, ProgressOf(*stored.file));
+  GM_ASSIGN_OR_RETURN(stored.run, RunState::Parse(stored.Text(kRunKey)));
+  ResumedFlags flags(stored.Text(kFlagsKey), path, given);
+  for (const char* name : kFixedFlags) flags.MustBeTheSame(name);
+  flags.MayGrow("epochs");
+  for (const char* name : kComputingFlags) flags.MayDiffer(name);
+  for (const char* name : kFreeFlags) flags.MayDiffer(name);
+  GM_RETURN_IF_ERROR(flags.status());
+  absl::PrintF("resumed from %s after step %d\n", path, stored.progress.steps);
+  for (const char* name : kComputingFlags) {
+    if (flags.Differs(name)) absl::PrintF("--%s differs from before: the bits may not be the same\n", name);
+  }
+  return stored;
+}
+
+// Flags that are 0 for "as it fits" become what fits, so that a checkpoint tells what was used.
+absl::Status SettleFlags(const Dataset& train) {
+  if (absl::GetFlag(FLAGS_global_batch) == 0) {
+    absl::SetFlag(&FLAGS_global_batch, std::min(std::clamp<int64_t>(train.size() / 128, 32, 128), train.size()));
+  }
+  if (absl::GetFlag(FLAGS_learning_rate) == 0) {
+    absl::SetFlag(&FLAGS_learning_rate, absl::GetFlag(FLAGS_optimizer) == "sgd" ? 0.1 : 1e-3);
+  }
+  return absl::OkStatus();
+}
+
+// A sum over what it is of: a mean, or a rate.
+struct Average {
+  double sum = 0;
+  double weight = 0;
+
+  void Add(double value, double by) {
+    sum += value;
+    weight += by;
+  }
+  double value() const { return weight > 0 ? sum / weight : 0; }
+};
+
+// What a checkpoint of this run says beside what SaveCheckpoint adds.
+absl::StatusOr<Metadata> RunMetadata(const MlpOptions& model, const Dataset& train) {
+  GM_ASSIGN_OR_RETURN(const Normalization input, train.normalization("x"));
+  Metadata metadata{{kModelKey, ModelText(model)}, {kInputKey, InputText(input)}};
+  if (!train.class_names().empty()) metadata[kClassesKey] = ClassesText(train.class_names());
+  return metadata;
+}
+
+absl::Status Train(const std::set<std::string>& given) {
+  GM_ASSIGN_OR_RETURN(Stored stored, OpenStored(given));
   GM_RETURN_IF_ERROR(CheckFlags());
-  const uint64_t seed = static_cast<uint64_t>(absl::GetFlag(FLAGS_seed));
+  const bool resumed = stored.file.has_value();
   if (absl::GetFlag(FLAGS_threads) > 0)
     GM_RETURN_IF_ERROR(SetNumThreads(static_cast<int>(absl::GetFlag(FLAGS_threads))));
   GM_ASSIGN_OR_RETURN(const Device device, Device::Parse(absl::GetFlag(FLAGS_device)));
   GM_ASSIGN_OR_RETURN(const std::vector<int64_t> hidden, ParseSizes("hidden", absl::GetFlag(FLAGS_hidden)));
   GM_ASSIGN_OR_RETURN(const Activation activation, ParseActivation(absl::GetFlag(FLAGS_activation)));
-  GM_ASSIGN_OR_RETURN(std::shared_ptr<Optimizer> optimizer, MakeOptimizer());
+  GM_ASSIGN_OR_RETURN(RunCheckpoints checkpoints, RunCheckpoints::Create({.save = absl::GetFlag(FLAGS_save),
+                                                                          .save_every = absl::GetFlag(FLAGS_save_every),
+                                                                          .keep = absl::GetFlag(FLAGS_keep),
+                                                                          .save_best = absl::GetFlag(FLAGS_save_best),
+                                                                          .patience = absl::GetFlag(FLAGS_patience)}));
 
-  GM_ASSIGN_OR_RETURN(const Dataset train, LoadIdxDirectory(absl::GetFlag(FLAGS_data), Split::kTrain));
-  GM_ASSIGN_OR_RETURN(const int64_t classes, train.NumClasses());
-  GM_ASSIGN_OR_RETURN(const Dataset test,
-                      LoadIdxDirectory(absl::GetFlag(FLAGS_data), Split::kTest, {.classes = classes}));
-  GM_ASSIGN_OR_RETURN(const Tensor pixels, train.field("x"));
-  GM_ASSIGN_OR_RETURN(const Tensor test_pixels, test.field("x"));
-  if (pixels.shape()[1] != test_pixels.shape()[1]) {
-    return InvalidArgument(absl::GetFlag(FLAGS_data), ": training images have ", pixels.shape()[1],
-                           " pixels, test images ", test_pixels.shape()[1]);
+  GM_ASSIGN_OR_RETURN(const Data data, LoadData());
+  GM_RETURN_IF_ERROR(SettleFlags(data.train));
+  RunState run = stored.run;
+  GM_ASSIGN_OR_RETURN(run.data_hash, HashOf(data.train));
+  if (resumed && run.data_hash != stored.run.data_hash) {
+    return InvalidArgument("--resume: ", absl::GetFlag(FLAGS_data),
+                           " has other training samples than the checkpoint's");
   }
-
-  const int64_t asked = absl::GetFlag(FLAGS_global_batch);
-  const int64_t fallback = std::min(std::clamp<int64_t>(train.size() / 128, 32, 128), train.size());
-  const int64_t global_batch = asked > 0 ? asked : fallback;
-  GM_ASSIGN_OR_RETURN(Loader loader, Loader::Create(train, {.global_batch = global_batch, .seed = seed}));
+  GM_ASSIGN_OR_RETURN(std::shared_ptr<Optimizer> optimizer, MakeOptimizer());
+  const uint64_t seed = static_cast<uint64_t>(absl::GetFlag(FLAGS_seed));
+  const int64_t global_batch = absl::GetFlag(FLAGS_global_batch);
+  GM_ASSIGN_OR_RETURN(Loader loader, Loader::Create(data.train, {.global_batch = global_batch, .seed = seed}));
   const int64_t steps_per_epoch = loader.batches_per_epoch();
-  const int64_t epochs = absl::GetFlag(FLAGS_epochs) > 0
-                             ? absl::GetFlag(FLAGS_epochs)
-                             : std::max<int64_t>(5, (999 + steps_per_epoch) / steps_per_epoch);
+  if (absl::GetFlag(FLAGS_epochs) == 0) {
+    absl::SetFlag(&FLAGS_epochs, std::max<int64_t>(5, (999 + steps_per_epoch) / steps_per_epoch));
+  }
+  const int64_t epochs = absl::GetFlag(FLAGS_epochs);
   // All steps are counted in 64 bits, and some more that schedules round up to.
   GM_RETURN_IF_ERROR(CheckRange("epochs", epochs, 0, (INT64_MAX - 2) / steps_per_epoch));
   const int64_t steps = epochs * steps_per_epoch;
-  GM_ASSIGN_OR_RETURN(const Schedule schedule, MakeSchedule(steps));
+  if (!resumed) run.schedule_steps = steps;
+  if (absl::GetFlag(FLAGS_restart_schedule)) {
+    run.schedule_first = stored.progress.steps;
+    run.schedule_steps = std::max<int64_t>(1, steps - stored.progress.steps);
+  }
+  GM_ASSIGN_OR_RETURN(const Schedule schedule, MakeSchedule(run.schedule_steps));
 
-  std::vector<int64_t> sizes{pixels.shape()[1]};
-  sizes.insert(sizes.end(), hidden.begin(), hidden.end());
-  sizes.push_back(classes);
-  GM_ASSIGN_OR_RETURN(const Mlp model, Mlp::Create({.sizes = sizes,
-                                                    .activation = activation,
-                                                    .dropout = static_cast<float>(absl::GetFlag(FLAGS_dropout))},
-                                                   {.seed = seed, .device = device}));
+  MlpOptions options{.activation = activation, .dropout = static_cast<float>(absl::GetFlag(FLAGS_dropout))};
+  options.sizes.push_back(data.pixels);
+  options.sizes.insert(options.sizes.end(), hidden.begin(), hidden.end());
+  options.sizes.push_back(data.classes);
+  GM_ASSIGN_OR_RETURN(const Mlp model, Mlp::Create(options, {.seed = seed, .device = device}));
   GM_ASSIGN_OR_RETURN(
       Trainer trainer,
       Trainer::Make(model, optimizer, [&](const Inputs& in) { return CrossEntropy(model(in["x"]), in["label"]); },
                     {.global_batch = global_batch,
                      .micro_batch = absl::GetFlag(FLAGS_micro_batch),
                      .clip_norm = absl::GetFlag(FLAGS_clip_norm),
-                     .schedule = schedule,
+                     .schedule = schedule.StartingAt(run.schedule_first),
                      .seed = seed,
                      .check_numerics = absl::GetFlag(FLAGS_check_numerics)}));
-  GM_ASSIGN_OR_RETURN(RunLog log, RunLog::Open(absl::GetFlag(FLAGS_metrics)));
+  GM_ASSIGN_OR_RETURN(Metadata metadata, RunMetadata(options, data.train));
+  BatchPosition next;
+  if (resumed) {
+    GM_ASSIGN_OR_RETURN(const Progress progress, RestoreCheckpoint(*stored.file, model, trainer));
+    GM_RETURN_IF_ERROR(loader.Seek(progress.next));
+    GM_RETURN_IF_ERROR(checkpoints.TakeBest(stored.Text(kBestKey)));
+    next = progress.next;
+    stored.file.reset();
+  }
+  GM_ASSIGN_OR_RETURN(RunLog log, RunLog::Open(absl::GetFlag(FLAGS_metrics), /*append=*/resumed));
   Profile profile;
   const std::string profile_path = absl::GetFlag(FLAGS_profile);
   if (!profile_path.empty()) {
@@ -139,33 +291,68 @@ absl::Status Train() {
   absl::PrintF(
       "%s\n%d training and %d test samples, %d classes; %d epochs of %d steps, global batch %d, micro-batch %d, "
       "%s, %d threads\n",
-      Summary(model), train.size(), test.size(), classes, epochs, steps_per_epoch, global_batch,
+      Summary(model), data.train.size(), data.test.size(), data.classes, epochs, steps_per_epoch, global_batch,
       trainer.options().micro_batch, device.ToString(), NumThreads());
-  Evaluation evaluation;
-  double seconds = 0;
-  int64_t samples = 0;
-  for (int64_t epoch = 1; epoch <= epochs; ++epoch) {
-    double loss_sum = 0;
-    double epoch_seconds = 0;
-    int64_t epoch_samples = 0;
-    for (const Batch& batch : loader) {
-      GM_ASSIGN_OR_RETURN(const StepReport report, trainer.Step(batch));
-      GM_RETURN_IF_ERROR(log.Step(report, epoch, steps));
-      loss_sum += report.loss * static_cast<double>(report.samples);
-      epoch_seconds += report.seconds;
-      epoch_samples += report.samples;
-    }
-    seconds += epoch_seconds;
-    samples += epoch_samples;
-    GM_ASSIGN_OR_RETURN(evaluation,
-                        EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, test, 1024, device));
-    GM_RETURN_IF_ERROR(log.Evaluated(evaluation, trainer.steps(), epoch, epochs,
-                                     loss_sum / static_cast<double>(epoch_samples),
-                                     static_cast<double>(epoch_samples) / epoch_seconds));
+  if (run.schedule_first + run.schedule_steps < steps && absl::GetFlag(FLAGS_schedule) != "constant") {
+    absl::PrintF("the schedule was made for %d steps and stays so; --restart_schedule makes another for the rest\n",
+                 run.schedule_steps);
   }
-  absl::PrintF("trained %d steps in %.1f s, %.0f samples/s\n", trainer.steps(), seconds,
-               static_cast<double>(samples) / seconds);
-  absl::PrintF("test accuracy %.4f\n", evaluation.accuracy);
+  if (absl::GetFlag(FLAGS_validation_share) > 0) {
+    absl::PrintF("%d training samples are held out for validation\n", data.validation.size());
+  } else if (!absl::GetFlag(FLAGS_save_best).empty() || absl::GetFlag(FLAGS_patience) > 0) {
+    absl::PrintF("the test set chooses the best; --validation_share 0.1 holds out training samples for that\n");
+  }
+  CatchInterrupts();
+
+  const auto evaluate = [&](const Dataset& dataset) {
+    return EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, dataset, 1024, device);
+  };
+  const auto metadata_now = [&] {
+    metadata[kFlagsKey] = FlagsText({kFixedFlags, kEpochsFlag, kComputingFlags, kFreeFlags});
+    metadata[kRunKey] = run.Text();
+    metadata[kBestKey] = checkpoints.BestText();
+    return metadata;
+  };
+  Average loss_of_epoch, rate_of_epoch, rate;
+  bool stopped_early = checkpoints.OutOfPatience();
+  while (next.epoch < epochs && !stopped_early && !Interrupted()) {
+    const Batch batch = loader.Next();
+    const int64_t epoch = batch.position.epoch + 1;
+    GM_ASSIGN_OR_RETURN(const StepReport report, trainer.Step(batch));
+    next = batch.next;
+    run.AddLoss(report.loss);
+    GM_RETURN_IF_ERROR(log.Step(report, epoch, steps));
+    const double samples = static_cast<double>(report.samples);
+    loss_of_epoch.Add(report.loss * samples, samples);
+    rate_of_epoch.Add(samples, report.seconds);
+    rate.Add(samples, report.seconds);
+    if (batch.last_in_epoch) {
+      GM_ASSIGN_OR_RETURN(const Evaluation validation, evaluate(data.validation));
+      GM_RETURN_IF_ERROR(
+          log.Evaluated(validation, trainer.steps(), epoch, epochs, loss_of_epoch.value(), rate_of_epoch.value()));
+      loss_of_epoch = rate_of_epoch = Average();
+      stopped_early = checkpoints.AfterValidation(validation, model, trainer, next, metadata_now());
+    }
+    checkpoints.AfterStep(model, trainer, next, metadata_now());
+  }
+  GM_RETURN_IF_ERROR(checkpoints.AtEnd(model, trainer, next, metadata_now()));
+  if (Interrupted() && next.epoch < epochs) {
+    const std::string save = absl::GetFlag(FLAGS_save);
+    return absl::CancelledError(absl::StrCat("stopped after step ", trainer.steps(), "; ",
+                                             save.empty() ? "there is no --save FILE to go on from"
+                                                          : absl::StrCat("go on with: train_mlp --resume ", save)));
+  }
+
+  if (stopped_early) {
+    absl::PrintF("stopped: no better validation in %d epochs\n", absl::GetFlag(FLAGS_patience));
+  }
+  absl::PrintF("trained %d steps in %.1f s, %.0f samples/s\n", trainer.steps(), rate.weight, rate.value());
+  if (absl::GetFlag(FLAGS_hash)) {
+    GM_ASSIGN_OR_RETURN(const uint64_t hash, HashOf(model, run.loss_hash));
+    absl::PrintF("training hash %016x\n", hash);
+  }
+  GM_ASSIGN_OR_RETURN(const Evaluation test, evaluate(data.test));
+  absl::PrintF("test accuracy %.4f\n", test.accuracy);
   if (!profile_path.empty()) {
     GM_RETURN_IF_ERROR(profile.Write(profile_path));
     absl::PrintF("\n%.1f s in recorded steps:\n%s", profile.seconds(), profile.Table());
@@ -177,6 +364,7 @@ absl::Status Train() {
 }  // namespace gemmill::examples
 
 int main(int argc, char** argv) {
+  const std::set<std::string> given = gemmill::examples::GivenFlags(argc, argv);
   gemmill::examples::ParseFlags(argc, argv, "train_mlp trains a classifier of fully-connected layers.", "train_mlp.cc");
-  return gemmill::examples::ExitCode(gemmill::examples::Train());
+  return gemmill::examples::ExitCode(gemmill::examples::Train(given));
 }

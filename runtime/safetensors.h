@@ -51,6 +51,7 @@ class Safetensors {
   // Errors begin with the path and name the field.
   static absl::StatusOr<Safetensors> Open(const std::string& path);
 
+  const std::string& path() const { return file_.path(); }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }  // in the order of the file
   const SafetensorsEntry* Find(absl::string_view name) const;                       // null if there is none

@@ -172,6 +172,13 @@ absl::Status Optimizer::Apply(absl::Span<const NamedParameter> parameters, absl:
   return absl::OkStatus();
 }
 
+absl::Status Optimizer::MakeState(absl::Span<const NamedParameter> parameters) {
+  if (parameters.empty()) return InvalidArgument(Name(), ": no parameters");
+  if (!started_.names.empty()) return CheckNames(parameters);
+  GM_ASSIGN_OR_RETURN(started_, Start(parameters));
+  return absl::OkStatus();
+}
+
 Program Optimizer::UpdateProgram(Caller caller) const {
   Program program;
   if (started_.kernel.run == nullptr) return program;

@@ -60,6 +60,9 @@ class Optimizer {
     Tensor value;
   };
   const std::vector<State>& state() const { return started_.state; }
+  // For resuming: the state that the first Apply would make, if there is none yet, and how many steps it is of.
+  absl::Status MakeState(absl::Span<const NamedParameter> parameters);
+  void SetSteps(int64_t steps) { steps_ = steps; }
   virtual std::vector<std::string> StateNames() const = 0;  // the kinds but "master": "exp_avg", ...
   // Named so that messages and model files can tell.
   virtual std::string Name() const = 0;

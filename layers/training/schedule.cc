@@ -25,7 +25,14 @@ Schedule Schedule::Step(int64_t every, double factor) {
   return schedule;
 }
 
+Schedule Schedule::StartingAt(int64_t first) const {
+  Schedule schedule = *this;
+  schedule.first_ = first;
+  return schedule;
+}
+
 double Schedule::Factor(int64_t step) const {
+  step = std::max<int64_t>(0, step - first_);
   switch (kind_) {
     case Kind::kConstant:
       return 1;

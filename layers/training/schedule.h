@@ -16,6 +16,9 @@ class Schedule {
   // Multiplied by `factor` after every `every` steps.
   static Schedule Step(int64_t every, double factor);
 
+  // The same, beginning at step `first`; before it, as at its beginning.
+  Schedule StartingAt(int64_t first) const;
+
   // For the 0-based `step`.
   double Factor(int64_t step) const;
   absl::Status Check() const;
@@ -28,6 +31,7 @@ class Schedule {
   int64_t total_steps_ = 0;
   int64_t every_ = 1;
   double factor_ = 1;
+  int64_t first_ = 0;
 };
 
 }  // namespace gemmill

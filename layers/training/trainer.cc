@@ -234,6 +234,16 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   return report;
 }
 
+absl::StatusOr<std::vector<Optimizer::State>> Trainer::MakeOptimizerState() {
+  GM_RETURN_IF_ERROR(optimizer_->MakeState(parameters_));
+  return optimizer_->state();
+}
+
+void Trainer::SetSteps(int64_t steps, int64_t optimizer_steps) {
+  steps_ = steps;
+  optimizer_->SetSteps(optimizer_steps);
+}
+
 std::vector<const Replay*> Trainer::recordings() const {
   std::vector<const Replay*> replays;
   for (const auto& recording : recordings_) replays.push_back(&recording->replay);

@@ -75,6 +75,9 @@ class Trainer {
   void SetWatch(Replay::Watch watch);
 
   int64_t steps() const { return steps_; }
+  // For checkpoint.h: the optimizer's state, made if there is none yet, and how many steps have been taken.
+  absl::StatusOr<std::vector<Optimizer::State>> MakeOptimizerState();
+  void SetSteps(int64_t steps, int64_t optimizer_steps);
   const Optimizer& optimizer() const { return *optimizer_; }
   const TrainerOptions& options() const { return options_; }
 

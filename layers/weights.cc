@@ -1,0 +1,157 @@
+#include "gemmill/layers/weights.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gemmill/autograd/ops.h"
+#include "gemmill/runtime/json.h"
+
+namespace gemmill {
+namespace {
+
+// Every name by which a file may call a parameter that the model knows as `names`, of one tensor.
+struct Tied {
+  std::vector<std::string> names;
+  Var value;
+};
+
+std::vector<Tied> TiedParameters(const Module& model, const WeightNames& names) {
+  std::vector<Tied> tied;
+  for (const NamedParameter& parameter : model.named_parameters()) {
+    const auto renamed = names.find(parameter.name);
+    const std::string& name = renamed == names.end() ? parameter.name : renamed->second;
+    const auto same =
+        std::find_if(tied.begin(), tied.end(), [&](const Tied& t) { return t.value.Is(parameter.value); });
+    if (same == tied.end()) {
+      tied.push_back({{name}, parameter.value});
+    } else {
+      same->names.push_back(name);
+    }
+  }
+  return tied;
+}
+
+absl::Status CheckNames(const Module& model, const WeightNames& names) {
+  for (const auto& [name, in_file] : names) GM_RETURN_IF_ERROR(model.parameter(name).status());
+  return absl::OkStatus();
+}
+
+absl::Status Wrong(const Safetensors& file, const std::vector<std::string>& faults) {
+  constexpr size_t kMost = 4;
+  const std::vector<std::string> shown(faults.begin(), faults.begin() + std::min<int64_t>(kMost, std::ssize(faults)));
+  return InvalidArgument(file.path(), ": its weights are not this model's: ", absl::StrJoin(shown, "; "),
+                         faults.size() > kMost ? absl::StrCat("; and ", faults.size() - kMost, " more") : "");
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<NamedTensor>> Weights(const Module& model, const WeightNames& names) {
+  GM_RETURN_IF_ERROR(CheckNames(model, names));
+  std::vector<NamedTensor> weights;
+  for (const Tied& parameter : TiedParameters(model, names)) {
+    GM_ASSIGN_OR_RETURN(Tensor value, parameter.value.Value());
+    weights.push_back({parameter.names[0], std::move(value)});
+  }
+  return weights;
+}
+
+absl::Status SaveWeights(const std::string& path, const Module& model, const Metadata& metadata,
+                         const WeightNames& names) {
+  GM_ASSIGN_OR_RETURN(const std::vector<NamedTensor> weights, Weights(model, names));
+  return WriteSafetensors(path, weights, metadata);
+}
+
+absl::Status LoadWeights(const Safetensors& file, const Module& model, const WeightNames& names) {
+  GM_RETURN_IF_ERROR(CheckNames(model, names));
+  const std::vector<Tied> parameters = TiedParameters(model, names);
+  std::vector<std::string> found;  // one per parameter
+  std::set<std::string> known;
+  std::vector<std::string> faults;
+  for (const Tied& parameter : parameters) {
+    known.insert(parameter.names.begin(), parameter.names.end());
+    const auto name = std::find_if(parameter.names.begin(), parameter.names.end(),
+                                   [&](const std::string& n) { return file.Find(n) != nullptr; });
+    if (name == parameter.names.end()) {
+      faults.push_back(absl::StrCat(absl::StrJoin(parameter.names, " or "), " is not there"));
+      continue;
+    }
+    found.push_back(*name);
+    const SafetensorsEntry& entry = *file.Find(*name);
+    const bool convertible =
+        entry.dtype.has_value() &&
+        (entry.dtype == parameter.value.dtype() || (IsFloating(*entry.dtype) && IsFloating(parameter.value.dtype())));
+    if (!convertible || entry.shape != parameter.value.shape()) {
+      faults.push_back(absl::StrCat(*name, " is ", entry.ToString(), ", expected ", parameter.value.spec().ToString()));
+    }
+  }
+  for (const SafetensorsEntry& entry : file.entries()) {
+    if (known.count(entry.name) == 0 && !absl::StartsWith(entry.name, kOptimizerPrefix)) {
+      faults.push_back(absl::StrCat("the model has no ", entry.name));
+    }
+  }
+  if (!faults.empty()) return Wrong(file, faults);
+
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Var& parameter = parameters[i].value;
+    GM_ASSIGN_OR_RETURN(Tensor value, parameter.Value());
+    if (file.Find(found[i])->dtype == parameter.dtype()) {
+      GM_RETURN_IF_ERROR(file.ReadInto(found[i], value));
+    } else {
+      GM_ASSIGN_OR_RETURN(Tensor stored, file.Read(found[i], parameter.device()));
+      GM_ASSIGN_OR_RETURN(const Tensor converted, Cast(Var(std::move(stored)), parameter.dtype()).Value());
+      GM_RETURN_IF_ERROR(value.CopyFrom(converted));
+    }
+    value.buffer()->MarkWritten();
+  }
+  return absl::OkStatus();
+}
+
+std::string ModelText(const MlpOptions& options) {
+  const nlohmann::json text = {{"type", "mlp"},
+                               {"sizes", options.sizes},
+                               {"activation", ActivationName(options.activation)},
+                               {"bias", options.bias},
+                               {"dropout", options.dropout}};
+  return JsonText(text, -1);
+}
+
+absl::StatusOr<MlpOptions> MlpOptionsOf(const Safetensors& file) {
+  const auto text = file.metadata().find(kModelKey);
+  if (text == file.metadata().end()) {
+    return InvalidArgument(file.path(), ": its metadata has no ", kModelKey, ", so the model cannot be built from it");
+  }
+  const nlohmann::json model = ParseJson(text->second);
+  const auto wrong = [&](const char* key) {
+    return InvalidArgument(file.path(), ": ", kModelKey, " in its metadata has no valid \"", key, "\": ", text->second);
+  };
+  if (JsonValue<std::string>(model, "type") != "mlp") return wrong("type");
+  MlpOptions options;
+  const auto sizes = JsonValue<std::vector<int64_t>>(model, "sizes");
+  if (!sizes.has_value()) return wrong("sizes");
+  options.sizes = *sizes;
+  const absl::StatusOr<Activation> activation =
+      ParseActivation(JsonValue<std::string>(model, "activation").value_or(""));
+  if (!activation.ok()) return wrong("activation");
+  options.activation = *activation;
+  const auto bias = JsonValue<bool>(model, "bias");
+  if (!bias.has_value()) return wrong("bias");
+  options.bias = *bias;
+  const auto dropout = JsonValue<double>(model, "dropout");
+  if (!dropout.has_value()) return wrong("dropout");
+  options.dropout = static_cast<float>(*dropout);
+  return options;
+}
+
+absl::StatusOr<Mlp> LoadMlp(const Safetensors& file, Device device) {
+  GM_ASSIGN_OR_RETURN(const MlpOptions options, MlpOptionsOf(file));
+  absl::StatusOr<Mlp> model = Mlp::Create(options, {.device = device});
+  if (!model.ok()) return Annotate(model.status(), file.path(), ": ", kModelKey, ": ");
+  GM_RETURN_IF_ERROR(LoadWeights(file, *model));
+  return model;
+}
+
+}  // namespace gemmill
