@@ -41,14 +41,14 @@ struct Finished {
   std::string errors;
 };
 
-// `arguments` as a shell reads them.
-inline Finished RunProgram(const std::string& name, const std::string& arguments = "") {
+// `arguments` as a shell reads them; `by` is what runs the program, such as "timeout 3".
+inline Finished RunProgram(const std::string& name, const std::string& arguments = "", const std::string& by = "") {
   const TemporaryDirectory directory;
   const std::string program = std::string(GEMMILL_BINARY_DIR) + "/examples/" + name;
   EXPECT_TRUE(std::filesystem::exists(program)) << program;
   const std::string output = directory.path() + "/output";
   const std::string errors = directory.path() + "/errors";
-  const int status = std::system((program + " " + arguments + " > " + output + " 2> " + errors).c_str());
+  const int status = std::system((by + " " + program + " " + arguments + " > " + output + " 2> " + errors).c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadAll(output), ReadAll(errors)};
 }
 
