@@ -15,7 +15,7 @@ ABSL_FLAG(int64_t, epochs, 0, "passes over the training set; 0: 5, or as many as
 ABSL_FLAG(int64_t, global_batch, 0, "samples per optimizer step; 0: samples / 128, but 32 to 128");
 ABSL_FLAG(int64_t, micro_batch, 0, "samples per forward and backward pass, accumulated; 0: the global batch");
 ABSL_FLAG(std::string, hidden, "512,512", "widths of the hidden layers");
-ABSL_FLAG(std::string, activation, "gelu", "gelu, gelu_tanh, relu, tanh, silu or sigmoid");
+ABSL_FLAG(std::string, activation, "gelu", "gelu, gelu_tanh, relu, tanh, silu, sigmoid or none");
 ABSL_FLAG(double, dropout, 0, "share of hidden units dropped in training");
 ABSL_FLAG(std::string, optimizer, "adamw", "adamw or sgd");
 ABSL_FLAG(double, learning_rate, 0, "0: 1e-3 for adamw, 0.1 for sgd");
@@ -77,14 +77,22 @@ absl::StatusOr<Schedule> MakeSchedule(int64_t steps) {
   return InvalidArgument("--schedule is \"", name, "\", expected constant, cosine or step");
 }
 
+// "1 step", "2 steps".
+std::string Count(int64_t count, absl::string_view what) {
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
+}
+
 absl::Status Train() {
   GM_RETURN_IF_ERROR(CheckFlags());
   const uint64_t seed = static_cast<uint64_t>(absl::GetFlag(FLAGS_seed));
   if (absl::GetFlag(FLAGS_threads) > 0)
     GM_RETURN_IF_ERROR(SetNumThreads(static_cast<int>(absl::GetFlag(FLAGS_threads))));
-  GM_ASSIGN_OR_RETURN(const Device device, Device::Parse(absl::GetFlag(FLAGS_device)));
+  const absl::StatusOr<Device> parsed = Device::Parse(absl::GetFlag(FLAGS_device));
+  if (!parsed.ok()) return Annotate(parsed.status(), "--device: ");
+  const Device device = *parsed;
   GM_ASSIGN_OR_RETURN(const std::vector<int64_t> hidden, ParseSizes("hidden", absl::GetFlag(FLAGS_hidden)));
-  GM_ASSIGN_OR_RETURN(const Activation activation, ParseActivation(absl::GetFlag(FLAGS_activation)));
+  const absl::StatusOr<Activation> activation = ParseActivation(absl::GetFlag(FLAGS_activation));
+  if (!activation.ok()) return Annotate(activation.status(), "--activation: ");
   GM_ASSIGN_OR_RETURN(std::shared_ptr<Optimizer> optimizer, MakeOptimizer());
 
   GM_ASSIGN_OR_RETURN(const Dataset train, LoadIdxDirectory(absl::GetFlag(FLAGS_data), Split::kTrain));
@@ -99,8 +107,10 @@ absl::Status Train() {
   }
 
   const int64_t asked = absl::GetFlag(FLAGS_global_batch);
+  GM_RETURN_IF_ERROR(CheckRange("global_batch", asked, 0, train.size()));
   const int64_t fallback = std::min(std::clamp<int64_t>(train.size() / 128, 32, 128), train.size());
   const int64_t global_batch = asked > 0 ? asked : fallback;
+  GM_RETURN_IF_ERROR(CheckRange("micro_batch", absl::GetFlag(FLAGS_micro_batch), 0, global_batch));
   GM_ASSIGN_OR_RETURN(Loader loader, Loader::Create(train, {.global_batch = global_batch, .seed = seed}));
   const int64_t steps_per_epoch = loader.batches_per_epoch();
   const int64_t epochs = absl::GetFlag(FLAGS_epochs) > 0
@@ -115,7 +125,7 @@ absl::Status Train() {
   sizes.insert(sizes.end(), hidden.begin(), hidden.end());
   sizes.push_back(classes);
   GM_ASSIGN_OR_RETURN(const Mlp model, Mlp::Create({.sizes = sizes,
-                                                    .activation = activation,
+                                                    .activation = *activation,
                                                     .dropout = static_cast<float>(absl::GetFlag(FLAGS_dropout))},
                                                    {.seed = seed, .device = device}));
   GM_ASSIGN_OR_RETURN(
@@ -137,11 +147,11 @@ absl::Status Train() {
   }
 
   absl::PrintF(
-      "%s\n%d training and %d test samples, %d classes; %d epochs of %d steps, global batch %d, micro-batch %d, "
-      "%s, %d threads\n",
-      Summary(model), train.size(), test.size(), classes, epochs, steps_per_epoch, global_batch,
-      trainer.options().micro_batch, device.ToString(), NumThreads());
-  Evaluation evaluation;
+      "%s\n%d training and %d test samples, %d classes; %s of %s, global batch %d, micro-batch %d, "
+      "%s, %s\n",
+      Summary(model), train.size(), test.size(), classes, Count(epochs, "epoch"), Count(steps_per_epoch, "step"),
+      global_batch, trainer.options().micro_batch, device.ToString(), Count(NumThreads(), "thread"));
+  ClassifierEvaluation evaluation;
   double seconds = 0;
   int64_t samples = 0;
   for (int64_t epoch = 1; epoch <= epochs; ++epoch) {
@@ -163,7 +173,7 @@ absl::Status Train() {
                                      loss_sum / static_cast<double>(epoch_samples),
                                      static_cast<double>(epoch_samples) / epoch_seconds));
   }
-  absl::PrintF("trained %d steps in %.1f s, %.0f samples/s\n", trainer.steps(), seconds,
+  absl::PrintF("trained %s in %.1f s, %.0f samples/s\n", Count(trainer.steps(), "step"), seconds,
                static_cast<double>(samples) / seconds);
   absl::PrintF("test accuracy %.4f\n", evaluation.accuracy);
   if (!profile_path.empty()) {
