@@ -63,7 +63,7 @@ Var Erf(Located x);
 // --- Reductions over `axes`, or over all where none are given.
 
 struct ReduceOptions {
-  std::vector<int64_t> axes;
+  std::vector<int64_t> axes = {};
   bool keepdims = false;
 };
 Var Sum(Located x, const ReduceOptions& options = {});   // of nothing: 0
@@ -123,7 +123,7 @@ struct DropoutOptions {
   int64_t stream = 0;  // tells dropouts of one step apart: give each place in a model its own
   // i64 [rows of x]: the position of each row in the global batch. Without it rows follow each other from the
   // TrainingScope's first sample, with equally many rows for each of its samples.
-  std::optional<Var> index;
+  std::optional<Var> index = {};
 };
 // In a TrainingScope, x / (1 - rate) where kept and 0 where dropped; elsewhere x.
 Var ApplyDropout(Located x, const DropoutOptions& options);

@@ -18,8 +18,8 @@ struct RandomInputs {
 
 // The same as Vars: inside a Trace they are inputs, so that a recorded step draws anew in every run.
 struct RandomVars {
-  Var key;           // i64 [2]: seed, step
-  Var first_sample;  // i64 []
+  Var key = {};           // i64 [2]: seed, step
+  Var first_sample = {};  // i64 []
   int64_t samples = 0;
 };
 RandomVars MakeRandomVars(const RandomInputs& random, Device device = {});

@@ -103,6 +103,7 @@ Var Var::Detach() const {
 }
 
 absl::StatusOr<Tensor> Var::Value(Caller caller) const {
+  if (node_ == nullptr) return Annotate(status(), CurrentCaller(caller).ToString(), ": ");
   GM_RETURN_IF_ERROR(status());
   if (node_->recorded) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -114,7 +115,10 @@ absl::StatusOr<Tensor> Var::Value(Caller caller) const {
 
 absl::StatusOr<double> Var::Item(Caller caller) const {
   GM_ASSIGN_OR_RETURN(const Tensor value, Value(caller));
-  if (value.num_elements() != 1) return InvalidArgument("Item of ", value.spec().ToString(), ", expected one element");
+  if (value.num_elements() != 1) {
+    return InvalidArgument(CurrentCaller(caller).ToString(), ": Item of ", value.spec().ToString(),
+                           ", expected one element; ToVector reads several");
+  }
   GM_ASSIGN_OR_RETURN(const std::vector<double> values, value.ToDoubles());
   return values[0];
 }

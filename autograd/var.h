@@ -51,7 +51,9 @@ class Var {
   template <typename T>
   absl::StatusOr<std::vector<T>> ToVector(Caller caller = Caller::Here()) const {
     GM_ASSIGN_OR_RETURN(const Tensor value, Value(caller));
-    return value.ToVector<T>();
+    absl::StatusOr<std::vector<T>> values = value.ToVector<T>();
+    if (!values.ok()) return Annotate(values.status(), CurrentCaller(caller).ToString(), ": ");
+    return values;
   }
   // The value of a Var with one element, whatever its dtype.
   absl::StatusOr<double> Item(Caller caller = Caller::Here()) const;

@@ -41,10 +41,20 @@ install_packages() {
 }
 
 # show_progress: reads the output of make or ninja; shows one line that is rewritten on a terminal, a line for each
-# tenth of the way elsewhere.
+# tenth of the way, and one every 5 seconds, elsewhere.
 show_progress() {
-  local line percent last=-1
-  while IFS= read -r line; do
+  local line percent last=-1 shown=$SECONDS step="" status
+  while true; do
+    status=0
+    IFS= read -r -t 5 line || status=$?
+    if ((status > 128)); then  # nothing new for 5 seconds
+      if [[ ! -t 1 && -n $step ]]; then
+        echo "  $step ($((SECONDS - shown)) s)"
+      fi
+      continue
+    elif ((status != 0)); then
+      break
+    fi
     if [[ $line =~ ^\[\ *([0-9]+)%\] ]]; then
       percent=${BASH_REMATCH[1]}
     elif [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
@@ -52,11 +62,13 @@ show_progress() {
     else
       continue
     fi
+    step=${line:0:79}
     if [[ -t 1 ]]; then
-      printf '\r\033[K%.79s' "$line"
-    elif ((percent / 10 > last)); then
+      printf '\r\033[K%s' "$step"
+    elif ((percent / 10 > last || SECONDS - shown >= 5)); then
       last=$((percent / 10))
-      echo "  $percent%"
+      shown=$SECONDS
+      echo "  $step"
     fi
   done
   if [[ -t 1 ]]; then printf '\r\033[K'; fi

@@ -31,13 +31,13 @@ enum class CsvHeader {
 struct CsvOptions {
   // One of the two must be set: the column that holds the class, or one or several that hold regression targets. All
   // other columns are features, in their order.
-  std::optional<CsvColumn> label;
-  std::vector<CsvColumn> targets;
+  std::optional<CsvColumn> label = {};
+  std::vector<CsvColumn> targets = {};
   char delimiter = ',';
   CsvHeader header = CsvHeader::kAuto;
   // What the labels may be, in the order of their numbers; for a test set, the training set's class_names(). Without
   // it, labels that are all integers are taken as they are, and others numbered in sorted order.
-  std::vector<std::string> class_names;
+  std::vector<std::string> class_names = {};
   // Refuse nan and infinity.
   bool check_finite = true;
 };

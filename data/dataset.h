@@ -15,8 +15,8 @@ namespace gemmill {
 
 // Named values; dimension 0 is the sample.
 struct Field {
-  std::string name;
-  Tensor values;
+  std::string name = {};
+  Tensor values = {};
 };
 
 // The values of the field called `name`, or an error that lists the names there are.
@@ -25,8 +25,8 @@ absl::StatusOr<Tensor> FindField(absl::Span<const Field> fields, absl::string_vi
 // What samples are made of by the time they reach a batch: (stored value - shift) * scale, in f32 (f64 where f64 is
 // stored). One shift and scale for the whole field, or one for each element of a sample. Empty: values stay as stored.
 struct Normalization {
-  std::vector<double> shift;
-  std::vector<double> scale;
+  std::vector<double> shift = {};
+  std::vector<double> scale = {};
 
   static Normalization Scale(double factor) { return {{0}, {factor}}; }
   bool empty() const { return scale.empty(); }
@@ -45,7 +45,7 @@ struct DatasetOptions {
   // Refuse NaN and infinity in floating fields (CheckFinite).
   bool check_finite = true;
   // What the labels 0, 1, ... stand for, if they have names; all differ.
-  std::vector<std::string> class_names;
+  std::vector<std::string> class_names = {};
 };
 
 // A value: immutable, and copies share their bytes.

@@ -35,14 +35,14 @@ struct BatchPosition {
 
 // One rank's part of a global batch.
 struct Batch {
-  absl::Status status;         // not OK: reading failed, and there are no fields
-  std::vector<Field> fields;   // on the CPU, each of `samples` samples
-  Tensor index;                // i64 [samples]: which samples of the data set these are
-  int64_t samples = 0;         // may be 0 where the last global batch has fewer samples than there are ranks
-  int64_t global_samples = 0;  // of all ranks together
-  int64_t rank_offset = 0;     // this rank's first sample within the global batch
-  BatchPosition position;      // of the global batch
-  BatchPosition next;          // of the one after it; `position` itself if reading failed
+  absl::Status status = {};        // not OK: reading failed, and there are no fields
+  std::vector<Field> fields = {};  // on the CPU, each of `samples` samples
+  Tensor index = {};               // i64 [samples]: which samples of the data set these are
+  int64_t samples = 0;             // may be 0 where the last global batch has fewer samples than there are ranks
+  int64_t global_samples = 0;      // of all ranks together
+  int64_t rank_offset = 0;         // this rank's first sample within the global batch
+  BatchPosition position = {};     // of the global batch
+  BatchPosition next = {};         // of the one after it; `position` itself if reading failed
   bool last_in_epoch = false;
 
   // The values of a field; the batch's error if it has one.

@@ -13,7 +13,7 @@
 
 ABSL_FLAG(std::string, model, "mlp", "mlp: fully-connected layers");
 ABSL_FLAG(std::string, sizes, "784,512,512,10", "inputs, widths of the hidden layers, outputs");
-ABSL_FLAG(std::string, activation, "gelu", "gelu, gelu_tanh, relu, tanh, silu or sigmoid, between layers");
+ABSL_FLAG(std::string, activation, "gelu", "gelu, gelu_tanh, relu, tanh, silu, sigmoid or none, between layers");
 ABSL_FLAG(std::string, loss, "cross_entropy", "cross_entropy, mse, l1 or bce");
 ABSL_FLAG(int64_t, batch, 256, "samples of a micro-batch");
 ABSL_FLAG(std::string, precision, "f32", "f32 or bf16: of weights, inputs and so of the GEMMs");

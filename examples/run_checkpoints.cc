@@ -59,10 +59,10 @@ absl::Status RunCheckpoints::TakeBest(const std::string& text) {
 }
 
 void RunCheckpoints::AfterStep(const Module& model, const Trainer& trainer, BatchPosition next,
-                               const Metadata& metadata) {
+                               const std::function<Metadata()>& metadata) {
   const int64_t step = trainer.steps();
   if (options_.save_every == 0 || step % options_.save_every != 0 || step == saved_step_) return;
-  const absl::Status saved = SaveCheckpoint(options_.save, model, trainer, next, metadata, options_.keep);
+  const absl::Status saved = SaveCheckpoint(options_.save, model, trainer, next, metadata(), options_.keep);
   if (saved.ok()) saved_step_ = step;
   Tell(saved, "the checkpoint was not saved");
 }
@@ -74,8 +74,9 @@ absl::Status RunCheckpoints::AtEnd(const Module& model, const Trainer& trainer, 
                         saved_step_ == trainer.steps() ? 0 : options_.keep);
 }
 
-bool RunCheckpoints::AfterValidation(const Evaluation& evaluation, const Module& model, const Trainer& trainer,
-                                     BatchPosition next, const Metadata& metadata) {
+bool RunCheckpoints::AfterValidation(const ClassifierEvaluation& evaluation, const Module& model,
+                                     const Trainer& trainer, BatchPosition next,
+                                     const std::function<Metadata()>& metadata) {
   const bool better = !any_ || evaluation.accuracy > best_accuracy_ ||
                       (evaluation.accuracy == best_accuracy_ && evaluation.loss < best_loss_);
   if (!better) {
@@ -87,7 +88,7 @@ bool RunCheckpoints::AfterValidation(const Evaluation& evaluation, const Module&
   best_loss_ = evaluation.loss;
   since_best_ = 0;
   if (!options_.save_best.empty()) {
-    Tell(SaveCheckpoint(options_.save_best, model, trainer, next, metadata), "the best was not saved");
+    Tell(SaveCheckpoint(options_.save_best, model, trainer, next, metadata()), "the best was not saved");
   }
   return false;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -33,13 +34,14 @@ class RunCheckpoints {
   absl::Status TakeBest(const std::string& text);
 
   // A checkpoint now if one is due after `step`. One that fails is told on standard error, and the run goes on.
-  void AfterStep(const Module& model, const Trainer& trainer, BatchPosition next, const Metadata& metadata);
+  void AfterStep(const Module& model, const Trainer& trainer, BatchPosition next,
+                 const std::function<Metadata()>& metadata);
   // A checkpoint whatever the step.
   absl::Status AtEnd(const Module& model, const Trainer& trainer, BatchPosition next, const Metadata& metadata);
   // Takes note of a validation: a higher accuracy is better, and the lower loss of two with the same. Saves the best,
   // and says whether patience has run out.
-  bool AfterValidation(const Evaluation& evaluation, const Module& model, const Trainer& trainer, BatchPosition next,
-                       const Metadata& metadata);
+  bool AfterValidation(const ClassifierEvaluation& evaluation, const Module& model, const Trainer& trainer,
+                       BatchPosition next, const std::function<Metadata()>& metadata);
   bool OutOfPatience() const { return options_.patience > 0 && since_best_ >= options_.patience; }
 
  private:

@@ -64,7 +64,7 @@ absl::Status RunLog::Step(const StepReport& report, int64_t epoch, int64_t steps
   return WriteLine(line.dump());
 }
 
-absl::Status RunLog::Evaluated(const Evaluation& evaluation, int64_t step, int64_t epoch, int64_t epochs,
+absl::Status RunLog::Evaluated(const ClassifierEvaluation& evaluation, int64_t step, int64_t epoch, int64_t epochs,
                                double train_loss, double samples_per_second) {
   absl::PrintF("%sepoch %d/%d  step %d  train loss %.4f  test loss %.4f  accuracy %.4f  %.0f samples/s\n",
                terminal_ ? "\r\033[K" : "", epoch, epochs, step, train_loss, evaluation.loss, evaluation.accuracy,

@@ -21,8 +21,8 @@ class RunLog {
   // On a terminal, a line of progress that is written over.
   absl::Status Step(const StepReport& report, int64_t epoch, int64_t steps_in_all);
   // {"event": "evaluation", "step", "epoch", "loss", "accuracy", "samples"}, and a line.
-  absl::Status Evaluated(const Evaluation& evaluation, int64_t step, int64_t epoch, int64_t epochs, double train_loss,
-                         double samples_per_second);
+  absl::Status Evaluated(const ClassifierEvaluation& evaluation, int64_t step, int64_t epoch, int64_t epochs,
+                         double train_loss, double samples_per_second);
 
  private:
   RunLog() = default;

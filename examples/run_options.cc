@@ -4,39 +4,87 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/reflection.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "gemmill/runtime/status.h"
 
 namespace gemmill::examples {
+namespace {
+
+// The flag `name` of the program's own `source`, or null.
+absl::CommandLineFlag* FindFlag(absl::string_view name, absl::string_view source) {
+  absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+  return flag != nullptr && absl::EndsWith(flag->Filename(), source) ? flag : nullptr;
+}
+
+bool IsHelp(absl::string_view name) {
+  return name == "help" || name == "h" || name == "helpfull" || name == "helpshort";
+}
+
+// Not absl::ParseCommandLine, which words its errors in another way than ours and ends the program.
+absl::Status SetFlags(const std::vector<absl::string_view>& arguments, absl::string_view source, bool& help) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    absl::string_view name = arguments[i];
+    if (!absl::ConsumePrefix(&name, "-") || name.empty()) {
+      return InvalidArgument("unexpected argument \"", arguments[i], "\"; flags are written --name value (see --help)");
+    }
+    absl::ConsumePrefix(&name, "-");
+    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(name, absl::MaxSplits('=', 1));
+    std::optional<std::string> value;
+    if (parts.first.size() < name.size()) value = std::string(parts.second);
+    name = parts.first;
+    if (IsHelp(name)) {
+      help = true;
+      continue;
+    }
+    absl::CommandLineFlag* flag = FindFlag(name, source);
+    if (flag == nullptr && absl::ConsumePrefix(&name, "no") && !value.has_value()) {
+      flag = FindFlag(name, source);
+      if (flag != nullptr && !flag->IsOfType<bool>()) flag = nullptr;
+      value = "false";
+    }
+    if (flag == nullptr) return InvalidArgument("there is no flag \"", arguments[i], "\" (see --help)");
+    if (!value.has_value() && flag->IsOfType<bool>()) value = "true";
+    if (!value.has_value()) {
+      if (++i == arguments.size()) return InvalidArgument("--", name, " needs a value (see --help)");
+      value = std::string(arguments[i]);
+    }
+    std::string error;
+    if (!flag->ParseFrom(*value, &error)) {
+      const char* const expected = flag->IsOfType<bool>()     ? "true or false"
+                                   : flag->IsOfType<double>() ? "a number"
+                                                              : "a whole number of 64 bits";
+      return InvalidArgument("--", flag->Name(), " is \"", *value, "\", expected ", expected);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 void ParseFlags(int argc, char** argv, absl::string_view usage, absl::string_view source) {
-  for (int i = 1; i < argc; ++i) {
-    const absl::string_view argument = argv[i];
-    if (argument == "--") break;
-    if (!absl::StartsWith(argument, "--help") && !absl::StartsWith(argument, "-help") && argument != "-h") continue;
-    std::cout << usage << "\n\n";
-    std::vector<std::pair<std::string, std::string>> lines;
-    for (const auto& [name, flag] : absl::GetAllFlags()) {
-      if (!absl::EndsWith(flag->Filename(), source)) continue;
-      lines.emplace_back(std::string(name), absl::StrCat(flag->Help(), " (default: ", flag->DefaultValue(), ")"));
-    }
-    std::sort(lines.begin(), lines.end());
-    for (const auto& [name, help] : lines) std::cout << "  --" << name << "  " << help << "\n";
-    std::exit(0);
+  bool help = false;
+  const absl::Status status = SetFlags({argv + 1, argv + argc}, source, help);
+  if (!status.ok()) std::exit(ExitCode(status));
+  if (!help) return;
+  std::cout << usage << "\n\n";
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (!absl::EndsWith(flag->Filename(), source)) continue;
+    lines.emplace_back(std::string(name), absl::StrCat(flag->Help(), " (default: ", flag->DefaultValue(), ")"));
   }
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1) {
-    std::cerr << "error: unexpected argument \"" << rest[1] << "\"; flags are written --name value (see --help)\n";
-    std::exit(1);
-  }
+  std::sort(lines.begin(), lines.end());
+  for (const auto& [name, text] : lines) std::cout << "  --" << name << "  " << text << "\n";
+  std::exit(0);
 }
 
 absl::StatusOr<std::vector<int64_t>> ParseSizes(absl::string_view flag, absl::string_view text) {

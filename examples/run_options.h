@@ -11,9 +11,8 @@
 
 namespace gemmill::examples {
 
-// Parses Abseil's flags. --help (or -h, --helpfull and its other kin) prints `usage` and the flags of the program's own
-// source file `source` and exits with 0; unknown flags, malformed values and stray arguments end the program with a
-// message and exit code 1.
+// Sets Abseil's flags of the program's own source file `source`. Unknown flags, malformed values and stray arguments
+// end the program with a message and exit code 1; else --help (or -h) prints `usage` and the flags and exits with 0.
 void ParseFlags(int argc, char** argv, absl::string_view usage, absl::string_view source);
 
 // "512,256" -> {512, 256}; an empty text gives no sizes. Sizes below 1, and anything else, are an error naming flag and

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -214,15 +215,23 @@ absl::StatusOr<Metadata> RunMetadata(const MlpOptions& model, const Dataset& tra
   return metadata;
 }
 
+// "1 step", "2 steps".
+std::string Count(int64_t count, absl::string_view what) {
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
+}
+
 absl::Status Train(const std::set<std::string>& given) {
   GM_ASSIGN_OR_RETURN(Stored stored, OpenStored(given));
   GM_RETURN_IF_ERROR(CheckFlags());
   const bool resumed = stored.file.has_value();
   if (absl::GetFlag(FLAGS_threads) > 0)
     GM_RETURN_IF_ERROR(SetNumThreads(static_cast<int>(absl::GetFlag(FLAGS_threads))));
-  GM_ASSIGN_OR_RETURN(const Device device, Device::Parse(absl::GetFlag(FLAGS_device)));
+  const absl::StatusOr<Device> parsed = Device::Parse(absl::GetFlag(FLAGS_device));
+  if (!parsed.ok()) return Annotate(parsed.status(), "--device: ");
+  const Device device = *parsed;
   GM_ASSIGN_OR_RETURN(const std::vector<int64_t> hidden, ParseSizes("hidden", absl::GetFlag(FLAGS_hidden)));
-  GM_ASSIGN_OR_RETURN(const Activation activation, ParseActivation(absl::GetFlag(FLAGS_activation)));
+  const absl::StatusOr<Activation> activation = ParseActivation(absl::GetFlag(FLAGS_activation));
+  if (!activation.ok()) return Annotate(activation.status(), "--activation: ");
   GM_ASSIGN_OR_RETURN(RunCheckpoints checkpoints, RunCheckpoints::Create({.save = absl::GetFlag(FLAGS_save),
                                                                           .save_every = absl::GetFlag(FLAGS_save_every),
                                                                           .keep = absl::GetFlag(FLAGS_keep),
@@ -240,6 +249,8 @@ absl::Status Train(const std::set<std::string>& given) {
   GM_ASSIGN_OR_RETURN(std::shared_ptr<Optimizer> optimizer, MakeOptimizer());
   const uint64_t seed = static_cast<uint64_t>(absl::GetFlag(FLAGS_seed));
   const int64_t global_batch = absl::GetFlag(FLAGS_global_batch);
+  GM_RETURN_IF_ERROR(CheckRange("global_batch", global_batch, 1, data.train.size()));
+  GM_RETURN_IF_ERROR(CheckRange("micro_batch", absl::GetFlag(FLAGS_micro_batch), 0, global_batch));
   GM_ASSIGN_OR_RETURN(Loader loader, Loader::Create(data.train, {.global_batch = global_batch, .seed = seed}));
   const int64_t steps_per_epoch = loader.batches_per_epoch();
   if (absl::GetFlag(FLAGS_epochs) == 0) {
@@ -256,7 +267,7 @@ absl::Status Train(const std::set<std::string>& given) {
   }
   GM_ASSIGN_OR_RETURN(const Schedule schedule, MakeSchedule(run.schedule_steps));
 
-  MlpOptions options{.activation = activation, .dropout = static_cast<float>(absl::GetFlag(FLAGS_dropout))};
+  MlpOptions options{.activation = *activation, .dropout = static_cast<float>(absl::GetFlag(FLAGS_dropout))};
   options.sizes.push_back(data.pixels);
   options.sizes.insert(options.sizes.end(), hidden.begin(), hidden.end());
   options.sizes.push_back(data.classes);
@@ -289,10 +300,11 @@ absl::Status Train(const std::set<std::string>& given) {
   }
 
   absl::PrintF(
-      "%s\n%d training and %d test samples, %d classes; %d epochs of %d steps, global batch %d, micro-batch %d, "
-      "%s, %d threads\n",
-      Summary(model), data.train.size(), data.test.size(), data.classes, epochs, steps_per_epoch, global_batch,
-      trainer.options().micro_batch, device.ToString(), NumThreads());
+      "%s\n%d training and %d test samples, %d classes; %s of %s, global batch %d, micro-batch %d, "
+      "%s, %s\n",
+      Summary(model), data.train.size(), data.test.size(), data.classes, Count(epochs, "epoch"),
+      Count(steps_per_epoch, "step"), global_batch, trainer.options().micro_batch, device.ToString(),
+      Count(NumThreads(), "thread"));
   if (run.schedule_first + run.schedule_steps < steps && absl::GetFlag(FLAGS_schedule) != "constant") {
     absl::PrintF("the schedule was made for %d steps and stays so; --restart_schedule makes another for the rest\n",
                  run.schedule_steps);
@@ -307,7 +319,7 @@ absl::Status Train(const std::set<std::string>& given) {
   const auto evaluate = [&](const Dataset& dataset) {
     return EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, dataset, 1024, device);
   };
-  const auto metadata_now = [&] {
+  const std::function<Metadata()> metadata_now = [&] {
     metadata[kFlagsKey] = FlagsText({kFixedFlags, kEpochsFlag, kComputingFlags, kFreeFlags});
     metadata[kRunKey] = run.Text();
     metadata[kBestKey] = checkpoints.BestText();
@@ -327,13 +339,13 @@ absl::Status Train(const std::set<std::string>& given) {
     rate_of_epoch.Add(samples, report.seconds);
     rate.Add(samples, report.seconds);
     if (batch.last_in_epoch) {
-      GM_ASSIGN_OR_RETURN(const Evaluation validation, evaluate(data.validation));
+      GM_ASSIGN_OR_RETURN(const ClassifierEvaluation validation, evaluate(data.validation));
       GM_RETURN_IF_ERROR(
           log.Evaluated(validation, trainer.steps(), epoch, epochs, loss_of_epoch.value(), rate_of_epoch.value()));
       loss_of_epoch = rate_of_epoch = Average();
-      stopped_early = checkpoints.AfterValidation(validation, model, trainer, next, metadata_now());
+      stopped_early = checkpoints.AfterValidation(validation, model, trainer, next, metadata_now);
     }
-    checkpoints.AfterStep(model, trainer, next, metadata_now());
+    checkpoints.AfterStep(model, trainer, next, metadata_now);
   }
   GM_RETURN_IF_ERROR(checkpoints.AtEnd(model, trainer, next, metadata_now()));
   if (Interrupted() && next.epoch < epochs) {
@@ -351,7 +363,7 @@ absl::Status Train(const std::set<std::string>& given) {
     GM_ASSIGN_OR_RETURN(const uint64_t hash, HashOf(model, run.loss_hash));
     absl::PrintF("training hash %016x\n", hash);
   }
-  GM_ASSIGN_OR_RETURN(const Evaluation test, evaluate(data.test));
+  GM_ASSIGN_OR_RETURN(const ClassifierEvaluation test, evaluate(data.test));
   absl::PrintF("test accuracy %.4f\n", test.accuracy);
   if (!profile_path.empty()) {
     GM_RETURN_IF_ERROR(profile.Write(profile_path));

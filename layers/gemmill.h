@@ -29,6 +29,7 @@
 #include "gemmill/runtime/cost.h"
 #include "gemmill/runtime/execute.h"
 #include "gemmill/runtime/infer.h"
+#include "gemmill/runtime/passes/passes.h"
 #include "gemmill/runtime/plan.h"
 #include "gemmill/runtime/profile.h"
 #include "gemmill/runtime/program.h"

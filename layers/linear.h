@@ -20,7 +20,7 @@ struct LinearOptions {
   Activation activation = Activation::kNone;
   // Unless given: Kaiming uniform before the rectifier's kin (relu, gelu, silu), Xavier uniform elsewhere. Biases start
   // at 0.
-  std::optional<Initializer> initializer;
+  std::optional<Initializer> initializer = {};
 };
 
 // activation(x weight^T + bias): x [..., inputs] -> [..., outputs]. Parameters: weight [outputs, inputs], bias
@@ -45,7 +45,7 @@ class Linear : public Module {
 };
 
 struct MlpOptions {
-  std::vector<int64_t> sizes;                 // inputs, hidden widths, outputs: at least two
+  std::vector<int64_t> sizes = {};            // inputs, hidden widths, outputs: at least two
   Activation activation = Activation::kRelu;  // between layers, not after the last
   bool bias = true;
   float dropout = 0;  // after each activation

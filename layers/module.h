@@ -16,8 +16,8 @@
 namespace gemmill {
 
 struct NamedParameter {
-  std::string name;  // "fc1.weight"
-  Var value;
+  std::string name = {};  // "fc1.weight"
+  Var value = {};
 };
 
 class Module {

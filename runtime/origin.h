@@ -19,9 +19,9 @@ enum class GemmRole : uint8_t { kForward, kDgrad, kWgrad };
 const char* RoleName(GemmRole role);
 
 struct Origin {
-  std::string layer;  // "mlp.fc1"; empty outside any layer
+  std::string layer = {};  // "mlp.fc1"; empty outside any layer
   GemmRole role = GemmRole::kForward;
-  Caller caller;
+  Caller caller = {};
   std::string ToString() const;  // "train.cc:12, layer mlp.fc1"
 };
 

@@ -84,7 +84,7 @@ struct Device {
 };
 
 struct Spec {
-  Shape shape;
+  Shape shape = {};
   DType dtype = DType::kF32;
   Device device = {};
 

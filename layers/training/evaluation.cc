@@ -76,9 +76,11 @@ absl::StatusOr<std::vector<double>> SumOver(const Dataset& dataset, int64_t batc
   return totals;
 }
 
-absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset, int64_t batch_size,
-                                              Device device, absl::string_view label, Caller caller) {
+absl::StatusOr<ClassifierEvaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset,
+                                                        int64_t batch, Device device, absl::string_view label,
+                                                        Caller caller) {
   if (logits == nullptr) return InvalidArgument("the function that gives logits is empty");
+  if (batch < 1) return InvalidArgument("EvaluateClassifier: batch is ", batch, ", expected at least 1");
   const BatchSums loss_count_hits = [&](const Inputs& inputs, int64_t) {
     const Var scores = logits(inputs);
     const CallerScope scope(caller);
@@ -87,8 +89,8 @@ absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, cons
     return std::vector<Var>{loss.sum, loss.count, Sum(Cast(Equal(ArgMax(scores, -1), labels), DType::kI64))};
   };
   const Stopwatch watch;
-  GM_ASSIGN_OR_RETURN(const std::vector<double> sums, SumOver(dataset, batch_size, device, false, loss_count_hits));
-  Evaluation evaluation;
+  GM_ASSIGN_OR_RETURN(const std::vector<double> sums, SumOver(dataset, batch, device, false, loss_count_hits));
+  ClassifierEvaluation evaluation;
   if (sums[1] > 0) {
     evaluation.loss = sums[0] / sums[1];
     evaluation.accuracy = sums[2] / sums[1];

@@ -15,9 +15,12 @@ namespace gemmill {
 
 struct Evaluation {
   double loss = 0;
-  double accuracy = 0;  // EvaluateClassifier only
   int64_t samples = 0;
   double seconds = 0;
+};
+
+struct ClassifierEvaluation : Evaluation {
+  double accuracy = 0;
 };
 
 // What a model says of each sample: class logits [samples, classes].
@@ -26,9 +29,10 @@ using LogitsFunction = std::function<Var(const Inputs&)>;
 // Mean cross-entropy and the share of samples whose largest logit is their label, over a data set with field "label"
 // (or `label`), `batch` samples at a time, in evaluation mode. Labels of -100 (CrossEntropyOptions::ignore_index) do
 // not count. Runs eagerly.
-absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset, int64_t batch,
-                                              Device device = {}, absl::string_view label = "label",
-                                              Caller caller = Caller::Here());
+absl::StatusOr<ClassifierEvaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset,
+                                                        int64_t batch, Device device = {},
+                                                        absl::string_view label = "label",
+                                                        Caller caller = Caller::Here());
 
 // Scalars of a batch, each to be summed over all batches.
 using BatchSums = std::function<std::vector<Var>(const Inputs& inputs, int64_t samples)>;

@@ -21,13 +21,15 @@ Inputs::Inputs(absl::Span<const Field> fields, Device device) {
   }
 }
 
-Var Inputs::operator[](absl::string_view name) const {
-  for (const auto& [field, var] : vars_) {
-    if (field == name) return var;
+Var Inputs::operator[](FieldName field) const {
+  for (const auto& [name, var] : vars_) {
+    if (name == field.name) return var;
   }
-  return Var::Error(absl::NotFoundError(
-      absl::StrCat("the batch has no field \"", name, "\"; it has ",
-                   absl::StrJoin(vars_, ", ", [](std::string* out, const auto& pair) { out->append(pair.first); }))));
+  const std::string names =
+      absl::StrJoin(vars_, ", ", [](std::string* out, const auto& pair) { out->append(pair.first); });
+  return Var::Error(
+      absl::NotFoundError(absl::StrCat(CurrentCaller(field.caller).ToString(), ": the batch has no field \"",
+                                       field.name, "\"; it has ", names.empty() ? "no fields" : names)));
 }
 
 std::vector<Spec> TotalSpecs(absl::Span<const NamedParameter> parameters, Device device) {
@@ -40,8 +42,13 @@ std::vector<Spec> TotalSpecs(absl::Span<const NamedParameter> parameters, Device
 }
 
 Loss Counted(Loss loss, int64_t samples, Caller caller) {
-  if (loss.count.node() != nullptr) return loss;
   const CallerScope scope(caller);
+  if (loss.sum.ok() && loss.sum.spec().rank() != 0) {
+    loss.sum = Var::Error(InvalidArgument(CurrentCaller(caller).ToString(), ": the loss function returned ",
+                                          loss.sum.spec().ToString(),
+                                          ", expected a scalar or Loss; Mean or Sum makes a scalar of it"));
+  }
+  if (loss.count.node() != nullptr) return loss;
   const Var mean = Widened(loss.sum);
   return Loss(mean * static_cast<double>(samples), Fill({}, static_cast<double>(samples), mean.dtype(), mean.device()));
 }

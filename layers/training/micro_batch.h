@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,17 @@
 
 namespace gemmill {
 
+// A field's name, with the line that wrote it.
+struct FieldName {
+  absl::string_view name;
+  Caller caller;
+
+  template <typename T, typename = std::enable_if_t<std::is_convertible_v<const T&, absl::string_view>>>
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  FieldName(const T& text, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : name(text), caller{file, line} {}
+};
+
 // The fields of a micro-batch as Vars on the model's device.
 class Inputs {
  public:
@@ -26,7 +38,7 @@ class Inputs {
   Inputs(absl::Span<const Field> fields, Device device);
   void Add(const std::string& name, Var value) { vars_.emplace_back(name, std::move(value)); }
   // The field of that name, or an invalid Var that lists the names there are.
-  Var operator[](absl::string_view name) const;
+  Var operator[](FieldName field) const;
 
  private:
   std::vector<std::pair<std::string, Var>> vars_;
@@ -37,8 +49,8 @@ using LossFunction = std::function<Loss(const Inputs&)>;
 
 // What a micro-batch's fields are, without their bytes.
 struct FieldSpec {
-  std::string name;
-  Spec spec;
+  std::string name = {};
+  Spec spec = {};
 };
 
 // What a global batch adds up to: sums of the loss and of its count (f64 []), then of each parameter's gradient, in f32

@@ -29,15 +29,23 @@ bool IsBiasOrNorm(const std::string& name) {
 
 std::vector<ParameterGroup> NoDecayOnBiasesAndNorms() { return {{IsBiasOrNorm, 0, 1}}; }
 
+absl::Status Optimizer::Validate() const {
+  const auto check = [&]() -> absl::Status {
+    GM_RETURN_IF_ERROR(WantRange("learning_rate", learning_rate_, 0, kInfinity));
+    GM_RETURN_IF_ERROR(WantRange("weight_decay", weight_decay_, 0, kInfinity));
+    GM_RETURN_IF_ERROR(Check());
+    for (const ParameterGroup& group : groups_) {
+      if (group.matches == nullptr) return InvalidArgument("a parameter group's `matches` is empty");
+      GM_RETURN_IF_ERROR(WantRange("a parameter group's weight_decay", group.weight_decay, 0, kInfinity));
+      GM_RETURN_IF_ERROR(WantRange("a parameter group's learning_rate_scale", group.learning_rate_scale, 0, kInfinity));
+    }
+    return absl::OkStatus();
+  };
+  return Annotate(check(), Name(), ": ");
+}
+
 absl::StatusOr<Optimizer::Started> Optimizer::Start(absl::Span<const NamedParameter> parameters) const {
-  GM_RETURN_IF_ERROR(WantRange("learning_rate", learning_rate_, 0, kInfinity));
-  GM_RETURN_IF_ERROR(WantRange("weight_decay", weight_decay_, 0, kInfinity));
-  GM_RETURN_IF_ERROR(Check());
-  for (const ParameterGroup& group : groups_) {
-    if (group.matches == nullptr) return InvalidArgument(Name(), ": a parameter group's `matches` is empty");
-    GM_RETURN_IF_ERROR(WantRange("a parameter group's weight_decay", group.weight_decay, 0, kInfinity));
-    GM_RETURN_IF_ERROR(WantRange("a parameter group's learning_rate_scale", group.learning_rate_scale, 0, kInfinity));
-  }
+  GM_RETURN_IF_ERROR(Validate());
   Started started;
   std::map<const void*, std::string> by_address;
   for (const NamedParameter& parameter : parameters) {
@@ -122,6 +130,12 @@ absl::Status Optimizer::SetGradients(absl::Span<const NamedParameter> parameters
     const size_t place = 1 + parameters.size() + i;
     absl::StatusOr<Tensor> gradient = gradients[i].Value();
     if (!gradient.ok()) return Annotate(gradient.status(), Name(), ": the gradient of ", parameters[i].name, ": ");
+    const Spec& parameter = parameters[i].value.spec();
+    const bool in_f32 = parameter.dtype == DType::kBf16 && gradient->dtype() == DType::kF32;
+    if (gradient->shape() != parameter.shape || (gradient->dtype() != parameter.dtype && !in_f32)) {
+      return InvalidArgument(Name(), ": the gradient of ", parameters[i].name, " is ", gradient->spec().ToString(),
+                             ", expected ", parameter.ToString());
+    }
     // A parameter as a gradient would change while it is read.
     if (std::binary_search(started.updated_buffers.begin(), started.updated_buffers.end(), gradient->buffer().get())) {
       GM_ASSIGN_OR_RETURN(Tensor copy, Tensor::Empty(gradient->spec()));

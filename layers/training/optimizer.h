@@ -22,7 +22,7 @@ namespace gemmill {
 // Parameters that are treated alike. The first group whose rule matches a parameter's name is its group; a parameter of
 // no group has the optimizer's weight decay and a scale of 1.
 struct ParameterGroup {
-  std::function<bool(const std::string& name)> matches;
+  std::function<bool(const std::string& name)> matches = {};
   float weight_decay = 0;
   float learning_rate_scale = 1;
 };
@@ -64,8 +64,10 @@ class Optimizer {
   absl::Status MakeState(absl::Span<const NamedParameter> parameters);
   void SetSteps(int64_t steps) { steps_ = steps; }
   virtual std::vector<std::string> StateNames() const = 0;  // the kinds but "master": "exp_avg", ...
-  // Named so that messages and model files can tell.
+  // "AdamW": as messages call it.
   virtual std::string Name() const = 0;
+  // Refuses hyperparameters that make no sense, of parameter groups too. The first Apply checks them as well.
+  absl::Status Validate() const;
 
  protected:
   Optimizer(double learning_rate, double weight_decay, std::vector<ParameterGroup> groups)
@@ -76,7 +78,7 @@ class Optimizer {
 
   // The update of parameters with these hyperparameters.
   virtual Op UpdateOp(std::vector<float> weight_decay, std::vector<float> learning_rate_scale) const = 0;
-  // Refuses hyperparameters that make no sense; checked by the first Apply.
+  // Of the hyperparameters that are its own.
   virtual absl::Status Check() const = 0;
 
  private:
@@ -120,7 +122,7 @@ class Sgd : public Optimizer {
  public:
   explicit Sgd(const SgdOptions& options = {});
   std::vector<std::string> StateNames() const override;
-  std::string Name() const override { return "sgd"; }
+  std::string Name() const override { return "Sgd"; }
 
  private:
   Op UpdateOp(std::vector<float> weight_decay, std::vector<float> learning_rate_scale) const override;
@@ -143,7 +145,7 @@ class AdamW : public Optimizer {
  public:
   explicit AdamW(const AdamWOptions& options = {});
   std::vector<std::string> StateNames() const override { return {"exp_avg", "exp_avg_sq"}; }
-  std::string Name() const override { return "adamw"; }
+  std::string Name() const override { return "AdamW"; }
 
  private:
   Op UpdateOp(std::vector<float> weight_decay, std::vector<float> learning_rate_scale) const override;

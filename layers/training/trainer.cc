@@ -50,6 +50,7 @@ absl::StatusOr<Trainer> Trainer::Make(const Module& model, std::shared_ptr<Optim
   }
   if (!(options.clip_norm >= 0)) return InvalidArgument("clip_norm is ", options.clip_norm, ", expected 0 or more");
   GM_RETURN_IF_ERROR(options.schedule.Check());
+  GM_RETURN_IF_ERROR(optimizer->Validate());
   std::vector<NamedParameter> parameters = model.trainable();
   if (parameters.empty()) return InvalidArgument("the model has no parameters to train; are all frozen?");
   return Trainer(std::move(parameters), std::move(optimizer), std::move(loss), options);

@@ -31,7 +31,7 @@ absl::Status CheckLabels(const Problem& problem, const Label* labels) {
   for (int64_t row = 0; row < problem.rows; ++row) {
     const int64_t label = labels[row];
     if (label != problem.ignore_index && (label < 0 || label >= problem.classes)) {
-      return OutOfRange("label ", row, " is ", label, ", expected 0 <= label < ", problem.classes, ", or ",
+      return OutOfRange("the label of row ", row, " is ", label, ", expected 0 to ", problem.classes - 1, ", or ",
                         problem.ignore_index, " to ignore the row");
     }
   }

@@ -18,7 +18,7 @@ template <typename Index>
 absl::Status CheckIndices(const Index* index, int64_t count, int64_t rows) {
   for (int64_t i = 0; i < count; ++i) {
     if (index[i] < 0 || index[i] >= rows) {
-      return OutOfRange("index ", i, " is ", index[i], ", expected 0 <= index < ", rows);
+      return OutOfRange("entry ", i, " of the indices is ", index[i], ", expected 0 to ", rows - 1);
     }
   }
   return absl::OkStatus();

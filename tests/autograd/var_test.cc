@@ -75,7 +75,8 @@ TEST(VarTest, EmptyVar) {
   EXPECT_THAT(Message(empty), HasSubstr("empty Var"));
   EXPECT_TRUE(empty.shape() == Shape{0});
   EXPECT_FALSE(empty.requires_grad());
-  EXPECT_FALSE(empty.Item().ok());
+  EXPECT_THAT(Message(empty.Item().status()), AllOf(HasSubstr("empty Var"), HasSubstr(Place(__FILE__, __LINE__))));
+  EXPECT_THAT(Message(empty.Value().status()), HasSubstr(Place(__FILE__, __LINE__)));
   EXPECT_FALSE(empty.Detach().ok());
   empty.SetRequiresGrad(true);
   EXPECT_THAT(Message(empty + 1.0), AllOf(HasSubstr("empty Var"), HasSubstr(Place(__FILE__, __LINE__))));
@@ -88,13 +89,17 @@ TEST(VarTest, ItemTakesOneElementOfAnyDType) {
   for (DType dtype : {DType::kF32, DType::kBf16, DType::kF64, DType::kI32, DType::kI64, DType::kU8}) {
     EXPECT_EQ(ReadOne(Constant({3}, {1, 1}, dtype)), 3) << DTypeName(dtype);
   }
-  EXPECT_THAT(Message(Constant({1, 2}, {2}).Item().status()), AllOf(HasSubstr("f32[2]"), HasSubstr("one element")));
+  const int line = __LINE__ + 1;
+  const absl::Status status = Constant({1, 2}, {2}).Item().status();
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("f32[2]"), HasSubstr("one element"), HasSubstr(Place(__FILE__, line))));
   EXPECT_FALSE(Constant({}, {0}).Item().ok());
 }
 
 TEST(VarTest, ToVectorWantsTheDTypesOwnType) {
   const Var x = Constant({1, 2}, {2});
-  EXPECT_THAT(Message(x.ToVector<double>().status()), AllOf(HasSubstr("f32"), HasSubstr("f64")));
+  const int line = __LINE__ + 1;
+  const absl::Status status = x.ToVector<double>().status();
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("f32"), HasSubstr("f64"), HasSubstr(Place(__FILE__, line))));
   EXPECT_THAT(ValueOf(x.ToVector<float>()), ElementsAre(1, 2));
 }
 

@@ -1,4 +1,5 @@
-// Trains a small Mlp to tell in which quarter of the plane a point lies, and fails where it has not learnt it.
+// Prints the report of report.cc, then trains a small Mlp to tell in which quarter of the plane a point lies, and fails
+// where it has not learnt it.
 #include <cstdint>
 #include <iostream>
 #include <vector>
@@ -7,7 +8,10 @@
 
 namespace gm = gemmill;
 
+absl::Status PrintReport();  // report.cc
+
 absl::StatusOr<double> Train() {
+  GM_RETURN_IF_ERROR(PrintReport());
   std::vector<float> points;
   std::vector<int64_t> quarters;
   for (int i = 0; i < 64; ++i) {

@@ -29,6 +29,11 @@ std::set<std::string> Keys(const nlohmann::json& object) {
   return keys;
 }
 
+TEST(TrainMlpTest, CountsOfOneAreSingular) {
+  const Finished run = RunProgram("train_mlp", "--epochs 1 --hidden 8 --threads 1");
+  EXPECT_THAT(run.output, ContainsRegex("; 1 epoch of 45 steps, .*, 1 thread\n"));
+}
+
 TEST(TrainMlpTest, PrintsAnAccuracyAndWritesMetrics) {
   Finished run;
   const Metrics metrics = Train("--epochs 3 --seed 1 --learning_rate 0.01", &run);
@@ -37,6 +42,7 @@ TEST(TrainMlpTest, PrintsAnAccuracyAndWritesMetrics) {
   EXPECT_THAT(lines.back(), ContainsRegex("^test accuracy 0\\.9[0-9][0-9][0-9]$"));
   EXPECT_THAT(run.output, ContainsRegex("epoch 3/3 .*accuracy"));
   EXPECT_THAT(run.output, HasSubstr("fc1"));
+  EXPECT_THAT(run.output, HasSubstr("; 3 epochs of 45 steps, "));
   EXPECT_EQ(run.output.find('\r'), std::string::npos);  // no terminal, no line that is written over
 
   ASSERT_EQ(metrics.evaluations.size(), 3u);

@@ -165,7 +165,7 @@ TEST(CheckpointTest, AnotherRunIsRefusedAndNothingChanges) {
     EXPECT_EQ(other.State(), state);
     EXPECT_EQ(other.trainer().steps(), 1);
   };
-  expect_refused({.optimizer = [] { return std::make_shared<Sgd>(); }}, "the optimizer is sgd, the checkpoint's adamw");
+  expect_refused({.optimizer = [] { return std::make_shared<Sgd>(); }}, "the optimizer is Sgd, the checkpoint's AdamW");
   expect_refused({.seed = 5}, "the seed is 5, the checkpoint's 4");
   expect_refused({.global_batch = 10}, "global_batch is 10, the checkpoint's 8");
   expect_refused({.sizes = {5, 12, 3}}, "exp_avg.fc1.weight is F32[16, 5], expected f32[12, 5]");
@@ -185,7 +185,7 @@ TEST(CheckpointTest, HostileTrainingTextIsAnError) {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/bad.safetensors";
   const std::string good =
-      R"({"step":1,"epoch":0,"first_sample":8,"global_batch":8,"seed":4,"optimizer":"adamw","optimizer_steps":0})";
+      R"({"step":1,"epoch":0,"first_sample":8,"global_batch":8,"seed":4,"optimizer":"AdamW","optimizer_steps":0})";
   for (const std::string key :
        {"step", "epoch", "first_sample", "global_batch", "seed", "optimizer", "optimizer_steps"}) {
     std::string renamed = good;

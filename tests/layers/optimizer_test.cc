@@ -103,7 +103,7 @@ TEST(OptimizerTest, RefusesHyperparameters) {
   const std::vector<NamedParameter> parameters{{"w", Parameter({1}, {1})}};
   const std::vector<Var> gradients{Constant({1}, {1})};
   const auto error = [&](auto optimizer) { return Message(optimizer.Apply(parameters, gradients)); };
-  EXPECT_THAT(error(AdamW({.learning_rate = -1})), HasSubstr("learning_rate is -1"));
+  EXPECT_THAT(error(AdamW({.learning_rate = -1})), HasSubstr("AdamW: learning_rate is -1"));
   EXPECT_THAT(error(AdamW({.learning_rate = NAN})), HasSubstr("learning_rate is nan"));
   EXPECT_THAT(error(AdamW({.beta1 = 1})), HasSubstr("beta1 is 1"));
   EXPECT_THAT(error(AdamW({.beta2 = -0.5f})), HasSubstr("beta2 is -0.5"));
@@ -115,7 +115,8 @@ TEST(OptimizerTest, RefusesHyperparameters) {
   EXPECT_THAT(error(Sgd({.groups = {{all, NAN, 1}}})), HasSubstr("group's weight_decay is nan"));
   EXPECT_THAT(error(AdamW({.groups = {{all, 0, -2}}})), HasSubstr("group's learning_rate_scale is -2"));
   EXPECT_THAT(error(AdamW({.groups = {{all, 0, INFINITY}}})), HasSubstr("group's learning_rate_scale is inf"));
-  EXPECT_THAT(error(AdamW({.groups = {{nullptr, 0, 1}}})), AllOf(HasSubstr("adamw"), HasSubstr("`matches` is empty")));
+  EXPECT_THAT(error(AdamW({.groups = {{nullptr, 0, 1}}})),
+              AllOf(HasSubstr("AdamW: "), HasSubstr("`matches` is empty")));
   EXPECT_THAT(error(Sgd({.nesterov = true})), HasSubstr("nesterov"));
   ExpectVar(parameters[0].value, {1});
 }
@@ -126,7 +127,7 @@ TEST(OptimizerTest, StateBeyondTheMachine) {
   const Var w = Var::Parameter(Tensor::View(&value, {{int64_t{1} << 50}}));
   const absl::Status status = AdamW().Apply({{"fc.weight", w}}, {w});
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(status), HasSubstr("adamw: the exp_avg of fc.weight: no memory for"));
+  EXPECT_THAT(Message(status), HasSubstr("AdamW: the exp_avg of fc.weight: no memory for"));
 }
 
 TEST(OptimizerTest, AnErrorLeavesEverythingAsItWas) {
@@ -138,8 +139,11 @@ TEST(OptimizerTest, AnErrorLeavesEverythingAsItWas) {
   const std::vector<double> state = Doubles(optimizer.state()[0].value);
 
   const Var bad = Constant({1, 2}, {2}) + Constant({1, 2, 3}, {3});
-  EXPECT_THAT(Message(optimizer.Apply(parameters, {gradients[0], bad})), AllOf(HasSubstr("adamw"), HasSubstr("b")));
-  EXPECT_THAT(Message(optimizer.Apply(parameters, {gradients[0], gradients[0]})), HasSubstr("f32[2]"));
+  EXPECT_THAT(Message(optimizer.Apply(parameters, {gradients[0], bad})), HasSubstr("AdamW: the gradient of b: "));
+  EXPECT_THAT(Message(optimizer.Apply(parameters, {gradients[0], gradients[0]})),
+              HasSubstr("AdamW: the gradient of b is f32[2], expected f32[1]"));
+  EXPECT_THAT(Message(optimizer.Apply(parameters, {gradients[0], Constant({1}, {1}, DType::kF64)})),
+              HasSubstr("AdamW: the gradient of b is f64[1], expected f32[1]"));
   EXPECT_THAT(Message(optimizer.Apply(parameters, {gradients[0]})),
               AllOf(HasSubstr("1 gradients"), HasSubstr("2 parameters")));
   EXPECT_THAT(Message(optimizer.Apply({}, {})), HasSubstr("no parameters"));

@@ -66,6 +66,36 @@ TEST_F(TrainerTest, OptionsAreChecked) {
   EXPECT_THAT(error({.global_batch = 1}), HasSubstr("frozen"));
 }
 
+TEST_F(TrainerTest, HyperparametersAreCheckedBeforeTheFirstStep) {
+  const auto error = [&](auto optimizer) {
+    return Message(
+        Trainer::Create(model_, std::move(optimizer), ClassificationLoss(model_), {.global_batch = 8}).status());
+  };
+  EXPECT_THAT(error(AdamW({.learning_rate = -1})), HasSubstr("AdamW: learning_rate is -1"));
+  EXPECT_THAT(error(AdamW({.beta1 = 1.5f})), HasSubstr("AdamW: beta1 is 1.5"));
+  EXPECT_THAT(error(Sgd({.momentum = -1})), HasSubstr("Sgd: momentum is -1"));
+  EXPECT_THAT(error(Sgd({.groups = {{.weight_decay = 1}}})), HasSubstr("Sgd: a parameter group's `matches` is empty"));
+}
+
+TEST_F(TrainerTest, AFieldThatIsNotThereNamesTheLineAndTheFieldsThereAre) {
+  int line = 0;
+  const auto error = [&](bool trace, const Batch& batch) {
+    const auto loss = [&](const Inputs& in) {
+      line = __LINE__ + 1;
+      return CrossEntropy(model_(in["pixels"]), in["label"]);
+    };
+    Trainer trainer = Trainer::Create(model_, Sgd(), loss, {.global_batch = 8, .trace = trace}).value();
+    return Message(trainer.Step(batch).status());
+  };
+  Batch bare;
+  bare.samples = 8;
+  for (const bool trace : {true, false}) {
+    const std::string message = error(trace, batches_[0]);
+    EXPECT_THAT(message, HasSubstr(Place(__FILE__, line) + ": the batch has no field \"pixels\"; it has x, label"));
+    EXPECT_THAT(error(trace, bare), HasSubstr("the batch has no field \"pixels\"; it has no fields"));
+  }
+}
+
 TEST_F(TrainerTest, Reports) {
   Trainer trainer = Make({.micro_batch = 3});
   const double expected =
@@ -200,7 +230,11 @@ TEST_F(TrainerTest, ALossThatIsNoScalarOrUsesNoParameter) {
     Trainer trainer = Trainer::Create(model_, Sgd(), loss, {.global_batch = 8}).value();
     return Message(trainer.Step(batches_[0]).status());
   };
-  EXPECT_THAT(error([&](const Inputs& in) { return Loss(model_(in["x"])); }), HasSubstr("f32[8, 3]"));
+  const auto vector = [&](const Inputs& in) { return Loss(model_(in["x"])); };
+  EXPECT_THAT(error(vector), HasSubstr("the loss function returned f32[8, 3], expected a scalar or Loss"));
+  const Trainer trainer = Trainer::Create(model_, Sgd(), vector, {.global_batch = 8}).value();
+  EXPECT_THAT(Message(trainer.Evaluate(Dataset::Create(batches_[0].fields).value()).status()),
+              HasSubstr("the loss function returned f32[8, 3]"));
   EXPECT_THAT(error([&](const Inputs& in) { return Loss(Mean(in["x"])); }), HasSubstr("no parameter"));
   EXPECT_THAT(error([&](const Inputs&) { return Loss(Var()); }), HasSubstr("empty Var"));
 }
@@ -273,14 +307,15 @@ TEST_F(TrainerTest, EvaluationIsTheMeanOverAllSamples) {
     EXPECT_NEAR(evaluation.loss, expected, 1e-6) << size;
     EXPECT_EQ(evaluation.samples, 21);
     EXPECT_EQ(trainer.steps(), 0);
-    const Evaluation classified =
+    const ClassifierEvaluation classified =
         EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, dataset, size).value();
     EXPECT_NEAR(classified.loss, expected, 1e-6);
     EXPECT_NEAR(classified.accuracy, right, 1e-6);
   }
   EXPECT_EQ(Snapshot(model), before);
   EXPECT_FALSE(EvaluateClassifier([&](const Inputs& in) { return model(in["y"]); }, dataset, 8).ok());
-  EXPECT_FALSE(EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, dataset, 0).ok());
+  EXPECT_THAT(Message(EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, dataset, 0).status()),
+              HasSubstr("EvaluateClassifier: batch is 0, expected at least 1"));
   EXPECT_THAT(Message(EvaluateClassifier(nullptr, dataset, 8).status()), HasSubstr("logits is empty"));
 }
 
@@ -292,7 +327,7 @@ TEST_F(TrainerTest, EvaluationLeavesOutIgnoredLabels) {
   const std::vector<double> best = Read(ArgMax(logits));
   for (size_t i = 0; i < labels.size(); ++i) labels[i] = i < 2 ? best[i] : -100;
   all.fields[1].values = MakeTensor(labels, {8}, DType::kI64);
-  const Evaluation evaluation =
+  const ClassifierEvaluation evaluation =
       EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, Dataset::Create(all.fields).value(), 3)
           .value();
   EXPECT_EQ(evaluation.accuracy, 1);

@@ -132,7 +132,7 @@ TEST(Rows, IndexOutOfRangeNamesPositionAndValue) {
                                          ErrorOf(op::ScatterAddRows{2}, {table, index})}) {
         EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
         EXPECT_THAT(std::string(status.message()),
-                    testing::HasSubstr(absl::StrCat("index 1 is ", bad, ", expected 0 <= index < 2")));
+                    testing::HasSubstr(absl::StrCat("entry 1 of the indices is ", bad, ", expected 0 to 1")));
       }
     }
   }
