@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <optional>
 #include <utility>
@@ -200,33 +202,42 @@ absl::Status WriteFile(const std::string& path, Pieces pieces) {
 
 absl::Status WriteFile(const std::string& path, absl::string_view bytes) { return WriteFile(path, Pieces({bytes})); }
 
+struct InputFile::Mapping {
+  Mapping(int descriptor, int64_t size) : file(descriptor), bytes(static_cast<size_t>(size)) {
+    if (bytes > 0) data = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  }
+  ~Mapping() {
+    if (bytes > 0 && data != MAP_FAILED) munmap(data, bytes);
+  }
+
+  const Descriptor file;
+  const size_t bytes;
+  void* data = nullptr;
+};
+
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
   // A pipe must not wait for its writer.
   const int file = Uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); });
   if (file < 0) return absl::ErrnoToStatus(errno, path);
-  std::shared_ptr<const int> owner(new int(file), [](const int* descriptor) {
-    close(*descriptor);
-    delete descriptor;
-  });
-  struct stat there;
-  if (fstat(file, &there) != 0) return absl::ErrnoToStatus(errno, path);
-  if (!S_ISREG(there.st_mode)) return InvalidArgument(path, ": not a regular file");
-  return InputFile(path, std::move(owner), there.st_size);
+  struct stat there = {};
+  const bool known = fstat(file, &there) == 0 && S_ISREG(there.st_mode);
+  auto mapping = std::make_shared<const Mapping>(file, known ? there.st_size : 0);
+  if (!known) return InvalidArgument(path, ": not a regular file");
+  if (mapping->data == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be mapped"));
+  return InputFile(path, std::move(mapping), there.st_size);
 }
 
-InputFile::InputFile(std::string path, std::shared_ptr<const int> file, int64_t size)
-    : path_(std::move(path)), file_(std::move(file)), size_(size) {}
+InputFile::InputFile(std::string path, std::shared_ptr<const Mapping> mapping, int64_t size)
+    : path_(std::move(path)), mapping_(std::move(mapping)), size_(size) {}
 
 absl::Status InputFile::Read(int64_t offset, void* out, int64_t count) const {
-  char* next = static_cast<char*>(out);
-  while (count > 0) {
-    const ssize_t got = Uninterrupted([&] { return pread(*file_, next, static_cast<size_t>(count), offset); });
-    if (got < 0) return absl::ErrnoToStatus(errno, path_);
-    if (got == 0) return InvalidArgument(path_, ": it was cut short while it was read: it ends at byte ", offset);
-    next += got;
-    offset += got;
-    count -= got;
+  struct stat now = {};
+  if (fstat(mapping_->file.get(), &now) != 0) return absl::ErrnoToStatus(errno, path_);
+  const int64_t end = std::min<int64_t>(now.st_size, size_);
+  if (offset < 0 || offset > end || count > end - offset) {
+    return InvalidArgument(path_, ": it was cut short while it was read: it ends at byte ", end);
   }
+  if (count > 0) std::memcpy(out, static_cast<const char*>(mapping_->data) + offset, static_cast<size_t>(count));
   return absl::OkStatus();
 }
 

@@ -26,8 +26,9 @@ namespace gemmill {
 absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_view> pieces);
 absl::Status WriteFile(const std::string& path, absl::string_view bytes);
 
-// A regular file opened for reading. Read by offset rather than mapped: a file that is cut short, or a disk that fails,
-// while it is read is an error, where a mapping ends the process (SIGBUS).
+// A regular file opened for reading, mapped into memory: what is read is copied once, and the rest of the file takes none.
+// A file that has been cut short is an error; only one that is cut in the very moment of a Read, or whose disk fails
+// then, ends the process (SIGBUS), as it does for every program that maps files.
 class InputFile {
  public:
   static absl::StatusOr<InputFile> Open(const std::string& path);
@@ -38,10 +39,11 @@ class InputFile {
   absl::Status Read(int64_t offset, void* out, int64_t count) const;
 
  private:
-  InputFile(std::string path, std::shared_ptr<const int> file, int64_t size);
+  struct Mapping;
+  InputFile(std::string path, std::shared_ptr<const Mapping> mapping, int64_t size);
 
   std::string path_;
-  std::shared_ptr<const int> file_;  // closed with the last copy
+  std::shared_ptr<const Mapping> mapping_;  // shared by copies
   int64_t size_;
 };
 

@@ -110,7 +110,9 @@ class HeaderReader {
   bool null() { return Unexpected("null"); }
   bool binary(Json::binary_t& /*unused*/) { return Unexpected("binary data"); }
 
-  bool parse_error(std::size_t position, const std::string& /*unused*/, const Json::exception& /*unused*/) {
+  bool parse_error(std::size_t position, const std::string& token, const Json::exception& error) {
+    constexpr int kNumberOutOfRange = 406;
+    if (error.id == kNumberOutOfRange) return number_float(0, token);
     place_ = Place::kStart;
     return Fail(absl::StrCat("not JSON in UTF-8, at its byte ", position));
   }
@@ -209,6 +211,9 @@ class HeaderReader {
 
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json, int64_t data_bytes) {
   if (json.empty() || json[0] != '{') return InvalidArgument("header: it does not begin with '{'");
+  // The parser takes a zero byte, which JSON never has, for the end.
+  const size_t zero = json.find('\0');
+  if (zero != json.npos) return InvalidArgument("header: not JSON in UTF-8, at its byte ", zero + 1);
   return CatchExceptions([&] {
     HeaderReader reader;
     const bool parsed = nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
