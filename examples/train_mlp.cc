@@ -25,6 +25,7 @@ ABSL_FLAG(std::string, schedule, "cosine",
 ABSL_FLAG(double, weight_decay, 0.01, "of weights, not of biases");
 ABSL_FLAG(double, clip_norm, 0, "global norm that gradients are clipped to; 0: none");
 ABSL_FLAG(int64_t, seed, 1, "of initial weights, order of samples and dropout");
+ABSL_FLAG(std::string, precision, "f32", "f32, or bf16: GEMMs and activations in bf16, weights and updates in f32");
 ABSL_FLAG(int64_t, threads, 0, "0: as many as this process may use");
 ABSL_FLAG(std::string, device, "auto", "cpu, cuda or auto");
 ABSL_FLAG(bool, check_numerics, false, "stop at the first op that makes a NaN or infinity, and name it");
@@ -86,6 +87,8 @@ absl::Status Train() {
   GM_ASSIGN_OR_RETURN(const std::vector<int64_t> hidden, ParseSizes("hidden", absl::GetFlag(FLAGS_hidden)));
   GM_ASSIGN_OR_RETURN(const Activation activation, ParseActivation(absl::GetFlag(FLAGS_activation)));
   GM_ASSIGN_OR_RETURN(std::shared_ptr<Optimizer> optimizer, MakeOptimizer());
+  const absl::StatusOr<Precision> precision = ParsePrecision(absl::GetFlag(FLAGS_precision));
+  if (!precision.ok()) return Annotate(precision.status(), "--precision: ");
 
   GM_ASSIGN_OR_RETURN(const Dataset train, LoadIdxDirectory(absl::GetFlag(FLAGS_data), Split::kTrain));
   GM_ASSIGN_OR_RETURN(const int64_t classes, train.NumClasses());
@@ -125,6 +128,7 @@ absl::Status Train() {
                      .micro_batch = absl::GetFlag(FLAGS_micro_batch),
                      .clip_norm = absl::GetFlag(FLAGS_clip_norm),
                      .schedule = schedule,
+                     .precision = *precision,
                      .seed = seed,
                      .check_numerics = absl::GetFlag(FLAGS_check_numerics)}));
   GM_ASSIGN_OR_RETURN(RunLog log, RunLog::Open(absl::GetFlag(FLAGS_metrics)));
@@ -138,9 +142,12 @@ absl::Status Train() {
 
   absl::PrintF(
       "%s\n%d training and %d test samples, %d classes; %d epochs of %d steps, global batch %d, micro-batch %d, "
-      "%s, %d threads\n",
+      "%s, %s, %d threads\n",
       Summary(model), train.size(), test.size(), classes, epochs, steps_per_epoch, global_batch,
-      trainer.options().micro_batch, device.ToString(), NumThreads());
+      trainer.options().micro_batch, PrecisionName(*precision), device.ToString(), NumThreads());
+  if (*precision == Precision::kBf16 && !HasFastBf16(device)) {
+    absl::PrintF("this processor has no bf16 instructions (AVX512_BF16): bf16 is slower here than f32\n");
+  }
   Evaluation evaluation;
   double seconds = 0;
   int64_t samples = 0;
@@ -157,8 +164,8 @@ absl::Status Train() {
     }
     seconds += epoch_seconds;
     samples += epoch_samples;
-    GM_ASSIGN_OR_RETURN(evaluation,
-                        EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, test, 1024, device));
+    GM_ASSIGN_OR_RETURN(evaluation, EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, test, 1024,
+                                                       device, "label", *precision));
     GM_RETURN_IF_ERROR(log.Evaluated(evaluation, trainer.steps(), epoch, epochs,
                                      loss_sum / static_cast<double>(epoch_samples),
                                      static_cast<double>(epoch_samples) / epoch_seconds));

@@ -77,9 +77,12 @@ absl::StatusOr<std::vector<double>> SumOver(const Dataset& dataset, int64_t batc
 }
 
 absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset, int64_t batch_size,
-                                              Device device, absl::string_view label, Caller caller) {
+                                              Device device, absl::string_view label, Precision precision,
+                                              Caller caller) {
   if (logits == nullptr) return InvalidArgument("the function that gives logits is empty");
+  const auto copies = std::make_shared<Bf16Copies>();
   const BatchSums loss_count_hits = [&](const Inputs& inputs, int64_t) {
+    const PrecisionScope precision_scope(precision, copies);
     const Var scores = logits(inputs);
     const CallerScope scope(caller);
     const Var labels = Cast(inputs[label], DType::kI64);
