@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gemmill/autograd/ops.h"
+#include "gemmill/autograd/precision.h"
 #include "gemmill/autograd/vjp.h"
 #include "gemmill/runtime/infer.h"
 
@@ -144,6 +145,7 @@ class Backward {
 
   const Caller caller_;
   const NoGradScope no_grad_;
+  const PrecisionScope as_it_was_{Precision::kF32};
   const NodeSet& stop_;
   const std::vector<std::shared_ptr<Node>> order_;
   NodeSet leads_;  // nodes through which a wanted Var is reached

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gemmill/autograd/precision.h"
 #include "gemmill/autograd/training_scope.h"
 
 namespace gemmill {
@@ -133,7 +134,7 @@ Var LogSumExp(Located x, int64_t axis) {
   const Var nothing = Equal(sum, 0.0);  // a row of -inf, where the logarithm has no slope
   const Var log = Log(Where(nothing, 1.0, sum));
   const Var lse = Where(nothing, -kInfinity, log + Reshape(shift, sum.shape()));
-  return dtype == DType::kBf16 ? Cast(lse, dtype) : lse;
+  return dtype == DType::kBf16 && CurrentPrecision() == Precision::kF32 ? Cast(lse, dtype) : lse;
 }
 
 Var Softmax(Located x, int64_t axis) {

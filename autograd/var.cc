@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gemmill/autograd/precision.h"
 #include "gemmill/autograd/probe.h"
 #include "gemmill/autograd/trace.h"
 #include "gemmill/runtime/execute.h"
@@ -18,6 +19,7 @@ Var Leaf(Tensor value, bool requires_grad) {
   node->specs.push_back(value.spec());
   if (!value.valid()) node->status = InvalidArgument("a Var was made from an empty Tensor");
   node->requires_grad = requires_grad && IsFloating(value.dtype());
+  node->parameter = node->requires_grad;
   node->values.push_back(std::move(value));
   return Var(std::move(node), 0);
 }
@@ -87,7 +89,9 @@ bool Var::requires_grad() const {
 }
 
 void Var::SetRequiresGrad(bool requires_grad) const {
-  if (node_ != nullptr && !node_->op.has_value()) node_->requires_grad = requires_grad && IsFloating(spec().dtype);
+  if (node_ == nullptr || node_->op.has_value()) return;
+  node_->requires_grad = requires_grad && IsFloating(spec().dtype);
+  node_->parameter = node_->parameter || node_->requires_grad;
 }
 
 Var Var::Detach() const {
@@ -149,6 +153,7 @@ Outputs Apply(const Op& op, std::vector<Var> inputs, Caller caller) {
     return Outputs(Annotate(status, node->origin.ToString(), ": "));
   };
 
+  inputs = InCurrentPrecision(op, std::move(inputs), caller);
   std::vector<Spec> specs;
   bool requires_grad = false;
   bool recorded = false;

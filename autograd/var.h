@@ -86,7 +86,8 @@ struct Node {
   Origin origin;
   absl::Status status;
   bool requires_grad = false;
-  bool recorded = false;  // made inside a Trace: it has specs, but no values
+  bool parameter = false;  // a leaf that is trained, or was before it was frozen
+  bool recorded = false;   // made inside a Trace: it has specs, but no values
 };
 
 // An argument of an op, with the line that wrote it. Implicit, so that users write plain expressions: a Var, or a

@@ -37,6 +37,7 @@ ABSL_FLAG(int64_t, seed, 1, "of initial weights, order of samples and dropout");
 ABSL_FLAG(int64_t, threads, 0, "0: as many as this process may use");
 ABSL_FLAG(std::string, device, "auto", "cpu, cuda or auto");
 ABSL_FLAG(bool, check_numerics, false, "stop at the first op that makes a NaN or infinity, and name it");
+ABSL_FLAG(std::string, precision, "f32", "f32, or bf16: GEMMs and activations in bf16, weights and updates in f32");
 ABSL_FLAG(double, validation_share, 0, "share of the training samples held out for validation; 0: none");
 ABSL_FLAG(std::string, save, "", "checkpoint file, written at the end and on Ctrl-C");
 ABSL_FLAG(int64_t, save_every, 0, "steps between checkpoints on the way; 0: none");
@@ -54,9 +55,9 @@ namespace {
 
 // Flags kept in checkpoints. With --resume, the fixed ones may not differ; epochs may grow; the others may differ, and
 // those of how it is computed change the bits.
-constexpr const char* kFixedFlags[] = {"hidden",        "activation", "dropout",      "optimizer",
-                                       "learning_rate", "momentum",   "schedule",     "weight_decay",
-                                       "clip_norm",     "seed",       "global_batch", "validation_share"};
+constexpr const char* kFixedFlags[] = {"hidden",       "activation",       "dropout",      "optimizer", "learning_rate",
+                                       "momentum",     "schedule",         "weight_decay", "clip_norm", "seed",
+                                       "global_batch", "validation_share", "precision"};
 constexpr const char* kEpochsFlag[] = {"epochs"};
 constexpr const char* kComputingFlags[] = {"micro_batch", "threads", "device"};
 constexpr const char* kFreeFlags[] = {"data", "check_numerics", "metrics",   "save",
@@ -232,6 +233,8 @@ absl::Status Train(const std::set<std::string>& given) {
   GM_ASSIGN_OR_RETURN(const std::vector<int64_t> hidden, ParseSizes("hidden", absl::GetFlag(FLAGS_hidden)));
   const absl::StatusOr<Activation> activation = ParseActivation(absl::GetFlag(FLAGS_activation));
   if (!activation.ok()) return Annotate(activation.status(), "--activation: ");
+  const absl::StatusOr<Precision> precision = ParsePrecision(absl::GetFlag(FLAGS_precision));
+  if (!precision.ok()) return Annotate(precision.status(), "--precision: ");
   GM_ASSIGN_OR_RETURN(RunCheckpoints checkpoints, RunCheckpoints::Create({.save = absl::GetFlag(FLAGS_save),
                                                                           .save_every = absl::GetFlag(FLAGS_save_every),
                                                                           .keep = absl::GetFlag(FLAGS_keep),
@@ -279,6 +282,7 @@ absl::Status Train(const std::set<std::string>& given) {
                      .micro_batch = absl::GetFlag(FLAGS_micro_batch),
                      .clip_norm = absl::GetFlag(FLAGS_clip_norm),
                      .schedule = schedule.StartingAt(run.schedule_first),
+                     .precision = *precision,
                      .seed = seed,
                      .check_numerics = absl::GetFlag(FLAGS_check_numerics)}));
   GM_ASSIGN_OR_RETURN(Metadata metadata, RunMetadata(options, data.train));
@@ -301,10 +305,13 @@ absl::Status Train(const std::set<std::string>& given) {
 
   absl::PrintF(
       "%s\n%d training and %d test samples, %d classes; %s of %s, global batch %d, micro-batch %d, "
-      "%s, %s\n",
+      "%s, %s, %s\n",
       Summary(model), data.train.size(), data.test.size(), data.classes, Count(epochs, "epoch"),
-      Count(steps_per_epoch, "step"), global_batch, trainer.options().micro_batch, device.ToString(),
-      Count(NumThreads(), "thread"));
+      Count(steps_per_epoch, "step"), global_batch, trainer.options().micro_batch, PrecisionName(*precision),
+      device.ToString(), Count(NumThreads(), "thread"));
+  if (*precision == Precision::kBf16 && !HasFastBf16(device)) {
+    absl::PrintF("this processor has no bf16 instructions (AVX512_BF16): bf16 is slower here than f32\n");
+  }
   if (run.schedule_first + run.schedule_steps < steps && absl::GetFlag(FLAGS_schedule) != "constant") {
     absl::PrintF("the schedule was made for %d steps and stays so; --restart_schedule makes another for the rest\n",
                  run.schedule_steps);
@@ -317,7 +324,8 @@ absl::Status Train(const std::set<std::string>& given) {
   CatchInterrupts();
 
   const auto evaluate = [&](const Dataset& dataset) {
-    return EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, dataset, 1024, device);
+    return EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, dataset, 1024, device, "label",
+                              *precision);
   };
   const std::function<Metadata()> metadata_now = [&] {
     metadata[kFlagsKey] = FlagsText({kFixedFlags, kEpochsFlag, kComputingFlags, kFreeFlags});

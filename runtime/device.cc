@@ -1,3 +1,5 @@
+#include "gemmill/runtime/device.h"
+
 #include "gemmill/runtime/spec.h"
 #include "gemmill/runtime/status.h"
 
@@ -26,6 +28,15 @@ absl::StatusOr<Device> UsableCuda() {
 }
 
 }  // namespace
+
+bool HasFastBf16(Device device) {
+  if (device.kind != Device::Kind::kCpu) return true;
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return false;
+#endif
+}
 
 absl::StatusOr<Device> Device::Default() {
   const absl::StatusOr<Device> cuda = UsableCuda();

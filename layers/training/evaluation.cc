@@ -78,10 +78,12 @@ absl::StatusOr<std::vector<double>> SumOver(const Dataset& dataset, int64_t batc
 
 absl::StatusOr<ClassifierEvaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset,
                                                         int64_t batch, Device device, absl::string_view label,
-                                                        Caller caller) {
+                                                        Precision precision, Caller caller) {
   if (logits == nullptr) return InvalidArgument("the function that gives logits is empty");
   if (batch < 1) return InvalidArgument("EvaluateClassifier: batch is ", batch, ", expected at least 1");
+  const auto copies = std::make_shared<Bf16Copies>();
   const BatchSums loss_count_hits = [&](const Inputs& inputs, int64_t) {
+    const PrecisionScope precision_scope(precision, copies);
     const Var scores = logits(inputs);
     const CallerScope scope(caller);
     const Var labels = Cast(inputs[label], DType::kI64);

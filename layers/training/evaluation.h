@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "gemmill/autograd/precision.h"
 #include "gemmill/data/dataset.h"
 #include "gemmill/layers/training/micro_batch.h"
 
@@ -28,10 +29,11 @@ using LogitsFunction = std::function<Var(const Inputs&)>;
 
 // Mean cross-entropy and the share of samples whose largest logit is their label, over a data set with field "label"
 // (or `label`), `batch` samples at a time, in evaluation mode. Labels of -100 (CrossEntropyOptions::ignore_index) do
-// not count. Runs eagerly.
+// not count. Runs eagerly. `precision` is that of training, where the two are to agree.
 absl::StatusOr<ClassifierEvaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset,
                                                         int64_t batch, Device device = {},
                                                         absl::string_view label = "label",
+                                                        Precision precision = Precision::kF32,
                                                         Caller caller = Caller::Here());
 
 // Scalars of a batch, each to be summed over all batches.

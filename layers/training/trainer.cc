@@ -64,6 +64,12 @@ Trainer::Trainer(std::vector<NamedParameter> parameters, std::shared_ptr<Optimiz
       options_(options),
       device_(parameters_[0].value.device()) {
   if (options_.micro_batch == 0) options_.micro_batch = options_.global_batch;
+  if (options_.precision == Precision::kF32) return;
+  copies_ = std::make_shared<Bf16Copies>();
+  loss_ = [function = std::move(loss_), copies = copies_, precision = options_.precision](const Inputs& inputs) {
+    const PrecisionScope scope(precision, copies);
+    return function(inputs);
+  };
 }
 
 absl::Status Trainer::Validate(const Batch& batch) const {
@@ -198,6 +204,7 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   GM_RETURN_IF_ERROR(Validate(batch));
   const CheckNumericsScope check(options_.check_numerics || CheckNumericsEnabled());
   const bool eagerly = !options_.trace || CheckNumericsEnabled();
+  if (copies_ != nullptr) GM_RETURN_IF_ERROR(copies_->Refresh(watch_));
   for (int64_t start = 0; start < batch.samples; start += options_.micro_batch) {
     const int64_t stop = std::min(batch.samples, start + options_.micro_batch);
     GM_RETURN_IF_ERROR(eagerly ? AddEagerly(batch, start, stop, caller) : AddReplayed(batch, start, stop, caller));
@@ -264,6 +271,7 @@ absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset, Caller call
   };
   const bool replay = options_.trace && !options_.check_numerics && !CheckNumericsEnabled();
   const Stopwatch watch;
+  if (copies_ != nullptr) GM_RETURN_IF_ERROR(copies_->Refresh());
   GM_ASSIGN_OR_RETURN(const std::vector<double> sums,
                       SumOver(dataset, options_.micro_batch, device_, replay, loss_and_count));
   Evaluation evaluation;

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "gemmill/autograd/precision.h"
 #include "gemmill/data/loader.h"
 #include "gemmill/layers/module.h"
 #include "gemmill/layers/training/evaluation.h"
@@ -32,6 +33,8 @@ struct TrainerOptions {
   int64_t micro_batch = 0;   // samples per forward and backward pass; 0: the whole global batch
   double clip_norm = 0;      // gradients whose global norm is above this are scaled down to it; 0: never
   Schedule schedule = Schedule::Constant();
+  // kBf16: the loss function runs inside a PrecisionScope, evaluation too; weights are converted once per step.
+  Precision precision = Precision::kF32;
   uint64_t seed = 0;            // of dropout
   bool check_numerics = false;  // stop at the first op that makes a NaN or infinity (CheckNumericsScope); runs eagerly
   bool trace = true;            // record and replay; false: eagerly, for losses whose ops depend on values
@@ -104,6 +107,7 @@ class Trainer {
   std::vector<NamedParameter> parameters_;
   std::shared_ptr<Optimizer> optimizer_;
   LossFunction loss_;
+  std::shared_ptr<Bf16Copies> copies_;  // of parameters that `loss_` uses; null in f32
   TrainerOptions options_;
   Device device_;
   int64_t steps_ = 0;

@@ -74,14 +74,15 @@ Program FuseEpilogues(const Program& program) {
     Step step = program.steps[s];
     int result = step.outputs[0];
     size_t last = s;
+    size_t place = s;
     if (const auto add = uses.OnlyReader(result); add.has_value()) {
       const Step& next = program.steps[*add];
       const auto* binary = std::get_if<op::Binary>(&next.op);
       if (binary != nullptr && binary->fn == BinaryFn::kAdd) {
         const int bias = next.inputs[next.inputs[0] == result ? 1 : 0];
-        if (spec(bias).shape == Shape{spec(result).shape.back()} && spec(next.outputs[0]) == spec(result) &&
-            uses.IsReadyAt(bias, s)) {
+        if (spec(bias).shape == Shape{spec(result).shape.back()} && spec(next.outputs[0]) == spec(result)) {
           op.bias = true;
+          if (!uses.IsReadyAt(bias, s)) place = *add;
           step.inputs.push_back(bias);
           result = next.outputs[0];
           last = *add;
@@ -105,10 +106,12 @@ Program FuseEpilogues(const Program& program) {
     if (!op.bias && !op.activation.has_value()) continue;
     const size_t end = activation.value_or(last);
     if (uses.WritesOutside(s, end)) continue;
+    removed[s] = true;
     if (op.bias) removed[last] = true;
     if (activation.has_value()) removed[*activation] = true;
     step.op = op;
-    fused.steps[s] = std::move(step);
+    fused.steps[place] = std::move(step);
+    removed[place] = false;
   }
   return Without(fused, removed);
 }

@@ -2,7 +2,8 @@
 // run.
 //   build/tests/benchmarks/step [--json FILE] [Google Benchmark's flags]
 // prints a table and writes {"workloads": [{"name", "seconds", "gemm_seconds", "flops", "ratio"}]}: medians of the
-// repetitions that had the machine to themselves, ratio = gemm_seconds / seconds. A workload is named sizes/batch.
+// repetitions that had the machine to themselves, ratio = gemm_seconds / seconds. A workload is named sizes/batch, and
+// sizes/batch/bf16 where Precision is kBf16.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -73,11 +74,11 @@ void Step(benchmark::State& state, const Workload& workload) {
 // library itself would choose for either or both. What packing costs is left out.
 class Gemm {
  public:
-  Gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k) {
+  Gemm(Precision precision, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k) {
     double best = 0;
     for (const bool pack_a : {false, true}) {
       for (const bool pack_b : {false, true}) {
-        const Variant variant(trans_a, trans_b, m, n, k, pack_a, pack_b);
+        const Variant variant(precision, trans_a, trans_b, m, n, k, pack_a, pack_b);
         const double seconds = variant.Seconds();
         if (best > 0 && seconds >= best) continue;
         best = seconds;
@@ -90,13 +91,14 @@ class Gemm {
  private:
   struct Variant {
     Variant() = default;
-    Variant(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, bool pack_a, bool pack_b) {
+    Variant(Precision precision, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, bool pack_a,
+            bool pack_b) {
       using Dims = dnnl::memory::dims;
-      const auto matrix = [](int64_t rows, int64_t columns, bool transposed, bool any) {
-        if (any)
-          return dnnl::memory::desc(Dims{rows, columns}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any);
-        return dnnl::memory::desc(Dims{rows, columns}, dnnl::memory::data_type::f32,
-                                  transposed ? Dims{1, rows} : Dims{columns, 1});
+      const bool narrow = precision == Precision::kBf16;
+      const auto type = narrow ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+      const auto matrix = [type](int64_t rows, int64_t columns, bool transposed, bool any) {
+        if (any) return dnnl::memory::desc(Dims{rows, columns}, type, dnnl::memory::format_tag::any);
+        return dnnl::memory::desc(Dims{rows, columns}, type, transposed ? Dims{1, rows} : Dims{columns, 1});
       };
       const auto descriptor =
           cpu::onednn::MatMulDescriptor(matrix(m, k, trans_a, pack_a), matrix(k, n, trans_b, pack_b),
@@ -104,8 +106,12 @@ class Gemm {
       primitive = dnnl::matmul(descriptor);
       const auto filled = [&](const dnnl::memory::desc& layout) {
         dnnl::memory memory(layout, cpu::onednn::CpuEngine());
-        float* values = static_cast<float*>(memory.get_data_handle());
-        for (size_t i = 0; i < layout.get_size() / sizeof(float); ++i) values[i] = static_cast<float>(i % 17) * 0.1f;
+        const auto fill = [&](auto* values) {
+          using T = std::remove_pointer_t<decltype(values)>;
+          for (size_t i = 0; i < layout.get_size() / sizeof(T); ++i) values[i] = T(static_cast<float>(i % 17) * 0.1f);
+        };
+        narrow ? fill(static_cast<bf16*>(memory.get_data_handle()))
+               : fill(static_cast<float*>(memory.get_data_handle()));
         return memory;
       };
       arguments = {{DNNL_ARG_SRC, filled(descriptor.src_desc())},
@@ -142,9 +148,9 @@ std::vector<Gemm> GemmsOf(const Workload& workload) {
     const int64_t batch = workload.batch;
     const int64_t inputs = workload.sizes[i];
     const int64_t outputs = workload.sizes[i + 1];
-    gemms.emplace_back(false, true, batch, outputs, inputs);
-    gemms.emplace_back(true, false, outputs, inputs, batch);
-    if (i > 0) gemms.emplace_back(false, false, batch, inputs, outputs);
+    gemms.emplace_back(workload.precision, false, true, batch, outputs, inputs);
+    gemms.emplace_back(workload.precision, true, false, outputs, inputs, batch);
+    if (i > 0) gemms.emplace_back(workload.precision, false, false, batch, inputs, outputs);
   }
   return gemms;
 }
@@ -236,12 +242,12 @@ int Main(int argc, char** argv) {
   benchmark::RunSpecifiedBenchmarks(&collector);
 
   nlohmann::json workloads = nlohmann::json::array();
-  std::printf("%-26s %8s %12s %12s %8s %10s\n", "workload", "threads", "step ms", "GEMMs ms", "ratio", "GFLOP/s");
+  std::printf("%-30s %8s %12s %12s %8s %10s\n", "workload", "threads", "step ms", "GEMMs ms", "ratio", "GFLOP/s");
   for (const Workload& workload : kWorkloads) {
     const double seconds = collector.Median("step/" + workload.name());
     const double gemm_seconds = collector.Median("gemms/" + workload.name());
     if (seconds == 0 || gemm_seconds == 0) continue;  // filtered out
-    std::printf("%-26s %8d %12.4f %12.4f %8.3f %10.1f\n", workload.name().c_str(), workload.thread_count(),
+    std::printf("%-30s %8d %12.4f %12.4f %8.3f %10.1f\n", workload.name().c_str(), workload.thread_count(),
                 seconds * 1e3, gemm_seconds * 1e3, gemm_seconds / seconds,
                 static_cast<double>(Flops(workload)) / seconds * 1e-9);
     workloads.push_back({{"name", workload.name()},

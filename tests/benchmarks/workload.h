@@ -20,15 +20,18 @@ struct Workload {
   int64_t batch;
   bool sgd;     // else AdamW
   int threads;  // 0: the default
+  Precision precision = Precision::kF32;
 
-  std::string name() const { return absl::StrCat(absl::StrJoin(sizes, "-"), "/", batch); }
+  std::string name() const {
+    return absl::StrCat(absl::StrJoin(sizes, "-"), "/", batch, precision == Precision::kBf16 ? "/bf16" : "");
+  }
   int thread_count() const { return threads > 0 ? threads : DefaultNumThreads(); }
 };
 
 inline const std::vector<Workload> kWorkloads = {
     {{784, 512, 512, 10}, 64, false, 0},   {{784, 512, 512, 10}, 256, false, 0},
     {{784, 512, 512, 10}, 1024, false, 0}, {{1024, 1024, 1024, 1024}, 1024, false, 0},
-    {{8, 8, 8, 8, 8}, 8, true, 1},
+    {{8, 8, 8, 8, 8}, 8, true, 1},         {{1024, 1024, 1024, 1024}, 1024, false, 0, Precision::kBf16},
 };
 
 inline AdamWOptions AdamWOf(const Workload& /*workload*/) { return {}; }
@@ -61,7 +64,7 @@ class Training {
     if (workload.sgd) optimizer = std::make_shared<Sgd>(SgdOf(workload));
     trainer_ = std::make_unique<Trainer>(Check(Trainer::Make(
         model_, optimizer, [this](const Inputs& in) { return CrossEntropy(model_(in["x"]), in["label"]); },
-        {.global_batch = workload.batch})));
+        {.global_batch = workload.batch, .precision = workload.precision})));
   }
   Training(const Training&) = delete;  // the trainer's loss points here
   Training& operator=(const Training&) = delete;

@@ -162,6 +162,39 @@ def tokens_model():
                           "rms_norm_epsilon": 1e-6, "tokens": tensor(tokens), "labels": tensor(labels), **case})
 
 
+class NormedMlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.input = nn.Linear(6, 16)
+        self.norm = nn.LayerNorm(16)
+        self.output = nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.output(self.norm(functional.gelu(self.input(x))))
+
+
+def autocast():
+    """SGD in f32 with a forward pass under autocast, whose ops differ in a few roundings from version to version."""
+    generator = torch.Generator().manual_seed(50)
+    model = NormedMlp()
+    initialize(model, generator)
+    model = model.float()
+    inputs = normal(generator, 12, 6)
+    labels = torch.randint(3, (12,), generator=generator)
+    parameters = [{"name": name, "initial": tensor(value)} for name, value in model.state_dict().items()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = functional.cross_entropy(model(inputs.float()), labels)
+        loss.backward()
+        losses.append(float(f"{loss.item():.6g}"))
+        optimizer.step()
+    write("autocast_bf16.json", {"learning_rate": 0.2, "inputs": tensor(inputs), "labels": tensor(labels),
+                                 "parameters": parameters, "losses": losses})
+
+
 def losses():
     generator = torch.Generator().manual_seed(20)
     cross_entropy = []
@@ -325,3 +358,4 @@ if __name__ == "__main__":
     unary()
     rowwise()
     binary()
+    autocast()
