@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace gemmill {
@@ -29,6 +30,8 @@ int64_t TileOf(int64_t size, int64_t tile) {
   return std::min(tile, std::max(kSmallestTile, power));
 }
 
+std::string Count(int64_t count, const char* what) { return absl::StrCat(count, " ", what, count == 1 ? "" : "s"); }
+
 double Share(int64_t part, int64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
 
 void Align(const GemmShape& gemm, const Roofline& roofline, std::vector<std::string>& advice) {
@@ -45,10 +48,9 @@ void QuantiseTiles(const Size& size, int64_t tile, std::vector<std::string>& adv
   const int64_t down = up - tile;
   const double wasted = Share(up - size.value, up);
   if (wasted < kWorthAWord) return;
-  advice.push_back(absl::StrFormat(
-      "tile quantisation: %c = %d takes %d tiles of %d, %.0f%% of them wasted; %s%d would "
-      "waste nothing",
-      size.name, size.value, up / tile, tile, 100 * wasted, down > 0 ? absl::StrFormat("%d or ", down) : "", up));
+  advice.push_back(absl::StrFormat("tile quantisation: %c = %d takes %s of %d, %.0f%% wasted; %s%d would waste nothing",
+                                   size.name, size.value, Count(up / tile, "tile"), tile, 100 * wasted,
+                                   down > 0 ? absl::StrFormat("%d or ", down) : "", up));
 }
 
 void QuantiseWaves(const GemmShape& gemm, int64_t tile_m, int64_t tile_n, int64_t multiprocessors,
@@ -60,8 +62,8 @@ void QuantiseWaves(const GemmShape& gemm, int64_t tile_m, int64_t tile_n, int64_
   const int64_t empty = waves * multiprocessors - tiles;
   if (Share(empty, waves * multiprocessors) < kWorthAWord) return;
   std::string text = absl::StrFormat(
-      "wave quantisation: %d tiles of %dx%d on %d multiprocessors are %d waves, %.0f%% of the last idle", tiles, tile_m,
-      tile_n, multiprocessors, waves, 100 * Share(empty, multiprocessors));
+      "wave quantisation: %s of %dx%d on %d multiprocessors, %s, %.0f%% of the last idle", Count(tiles, "tile"), tile_m,
+      tile_n, multiprocessors, Count(waves, "wave"), 100 * Share(empty, multiprocessors));
   // The largest M, or N, whose tiles are no more than that many: of the two, the one that leaves fewer of them empty.
   const auto largest_within = [&](int64_t most_tiles) {
     const int64_t more_rows = most_tiles / (columns * gemm.batch);
