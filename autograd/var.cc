@@ -110,9 +110,10 @@ absl::StatusOr<Tensor> Var::Value(Caller caller) const {
   if (node_ == nullptr) return Annotate(status(), CurrentCaller(caller).ToString(), ": ");
   GM_RETURN_IF_ERROR(status());
   if (node_->recorded) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        CurrentCaller(caller).ToString(), ": a value was read that is only being recorded (", node_->origin.ToString(),
-        "); return it as an output, look at it with Probe, or set TrainerOptions.trace to false"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(CurrentCaller(caller).ToString(), ": a value was read that is only being recorded (",
+                     node_->origin.caller.line == 0 ? "an input of the Trace" : node_->origin.ToString(),
+                     "); return it as an output, look at it with Probe, or set TrainerOptions.trace to false"));
   }
   return node_->values[output_];
 }

@@ -181,15 +181,14 @@ absl::Status Trainer::AddEagerly(const Batch& batch, int64_t start, int64_t stop
 
 // Of what was added up, before it is divided by its count.
 absl::StatusOr<double> Trainer::GradientNorm(Caller caller) {
-  const auto norm = [&](const std::vector<Var>& gradients) {
-    return std::vector<Var>{Apply1(op::GlobalNorm{}, gradients, caller)};
+  const auto norm = [&] {
+    return Apply1(op::GlobalNorm{}, std::vector<Var>(totals_.begin() + 2, totals_.end()), caller);
   };
-  const std::vector<Var> gradients(totals_.begin() + 2, totals_.end());
   if (total_tensors_.empty() || totals_[0].node()->values[0].buffer() != total_tensors_[0].buffer()) {
-    return norm(gradients)[0].Item();
+    return norm().Item();
   }
   if (norm_ == nullptr) {
-    GM_ASSIGN_OR_RETURN(Program program, Trace([&](const std::vector<Var>&) { return norm(gradients); }, {}));
+    GM_ASSIGN_OR_RETURN(Program program, Trace([&](const std::vector<Var>&) { return std::vector<Var>{norm()}; }, {}));
     GM_RETURN_IF_ERROR(WriteInto(program, 0, norm_value_));
     GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(std::move(program), arena_));
     replay.SetWatch(watch_);

@@ -1,6 +1,7 @@
 // Every op through its samples: gradients of first and second order by finite differences in f64, every dtype that it
 // claims and refusal of the others, the same bits run after run and with another number of threads where the op
-// promises it, empty tensors and dimensions of size 1 among the samples.
+// promises it, the same bits recorded and replayed, with passes and without, empty tensors and dimensions of size 1
+// among the samples.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -9,11 +10,13 @@
 #include "absl/strings/str_replace.h"
 #include "gemmill/autograd/grad.h"
 #include "gemmill/autograd/ops.h"
+#include "gemmill/autograd/trace.h"
 #include "gemmill/autograd/vjp.h"
 #include "gemmill/runtime/cost.h"
+#include "gemmill/runtime/passes/passes.h"
 #include "gtest/gtest.h"
 #include "tests/op_sweep/samples.h"
-#include "tests/runtime/run_op.h"
+#include "tests/runtime/programs.h"
 
 namespace gemmill {
 namespace {
@@ -195,6 +198,60 @@ TEST_P(OpSweep, TheSameBitsEveryTime) {
               std::string(static_cast<const char*>(first[o].data()), static_cast<size_t>(first[o].spec().bytes())),
               std::string(static_cast<const char*>(again[o].data()), static_cast<size_t>(again[o].spec().bytes())))
               << Describe(sample);
+        }
+      }
+    }
+  }
+}
+
+// The op's outputs; of each floating one tanh(output + bias), for passes to find something at both its ends; and the
+// gradients of all that.
+std::vector<Var> WithSurroundings(const Sample& sample, const std::vector<Var>& in) {
+  std::vector<Var> wanted;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (sample.inputs[i].kind == Argument::Kind::kFixed || !IsFloating(in[i].dtype())) continue;
+    in[i].SetRequiresGrad(true);
+    wanted.push_back(in[i]);
+  }
+  const Outputs outputs = Apply(sample.op, in, Caller::Here());
+  std::vector<Var> all(outputs.begin(), outputs.end());
+  EXPECT_TRUE(outputs.ok()) << outputs[0].status();
+  Var total;
+  for (const Var& output : outputs) {
+    if (!IsFloating(output.dtype())) continue;
+    const Shape row = output.shape().empty() ? Shape{} : Shape{output.shape().back()};
+    const Var bias = Var::Parameter(MakeTensor(Apart(NumElements(row), -1, 1, 3), row, output.dtype()));
+    all.push_back(Tanh(output + bias));
+    wanted.push_back(bias);
+    const Var part = Sum(Cast(all.back(), DType::kF64));
+    total = total.node() == nullptr ? part : total + part;
+  }
+  if (!HasGradient(sample) || total.node() == nullptr) return all;
+  for (const Var& gradient : Grad(total, wanted)) all.push_back(gradient);
+  return all;
+}
+
+TEST_P(OpSweep, ReplayedIsEager) {
+  for (const Sample& sample : Mine()) {
+    for (DType dtype : sample.dtypes.empty() ? std::vector<DType>{DType::kF32} : sample.dtypes) {
+      const std::vector<Tensor> inputs = InputsOf(sample, dtype);
+      std::vector<Spec> specs;
+      std::vector<Var> vars;
+      for (const Tensor& input : inputs) {
+        specs.push_back(input.spec());
+        vars.emplace_back(input);
+      }
+      std::vector<Tensor> eager;
+      for (const Var& output : WithSurroundings(sample, vars)) eager.push_back(ValueOf(output.Value()));
+      const Program program =
+          ValueOf(Trace([&](const std::vector<Var>& in) { return WithSurroundings(sample, in); }, specs));
+      for (const Program& run : {program, passes::Default(program)}) {
+        const std::vector<Tensor> replayed = OutputsOf(run, inputs);
+        ASSERT_EQ(replayed.size(), eager.size());
+        for (size_t i = 0; i < eager.size(); ++i) {
+          EXPECT_TRUE(SameBits(replayed[i], eager[i]))
+              << Describe(sample) << " " << DTypeName(dtype) << ", output " << i << " of\n"
+              << ProgramString(run);
         }
       }
     }

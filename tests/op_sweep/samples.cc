@@ -16,7 +16,7 @@ std::vector<double> Apart(int64_t count, double low, double high, int seed) {
   return values;
 }
 
-Argument Value(const Shape& shape, double low, double high, int seed) {
+Argument Plain(const Shape& shape, double low, double high, int seed) {
   return {Argument::Kind::kValue, shape, Apart(NumElements(shape), low, high, seed)};
 }
 

@@ -33,7 +33,7 @@ struct Sample {
 
 // Values in [low, high), apart from one another and from 0 by a good margin, so that no kink is near.
 std::vector<double> Apart(int64_t count, double low, double high, int seed);
-Argument Value(const Shape& shape, double low = -2, double high = 2, int seed = 1);
+Argument Plain(const Shape& shape, double low = -2, double high = 2, int seed = 1);
 Argument Wide(const Shape& shape, double low = -2, double high = 2, int seed = 1);
 Argument Fixed(DType dtype, const Shape& shape, std::vector<double> values);
 

@@ -45,7 +45,7 @@ Samples SamplesOf(For<op::Unary>) {
     const double low = NeedsPositive(fn) ? 0.2 : -3;
     const bool integers = fn == UnaryFn::kNeg || fn == UnaryFn::kAbs || fn == UnaryFn::kRelu;
     for (const Shape& shape : {Shape{3, 5}, Shape{1}, Shape{}, Shape{0, 4}, Shape{37}}) {
-      samples.push_back({op::Unary{fn}, {Value(shape, low, 3)}, integers ? kSigned : kFloating});
+      samples.push_back({op::Unary{fn}, {Plain(shape, low, 3)}, integers ? kSigned : kFloating});
     }
   }
   return samples;
@@ -55,7 +55,7 @@ Samples SamplesOf(For<op::UnaryGrad>) {
   Samples samples;
   for (int i = 0; i < kUnaryFnCount; ++i) {
     for (const Shape& shape : {Shape{3, 5}, Shape{1, 1}, Shape{0}}) {
-      samples.push_back({op::UnaryGrad{static_cast<UnaryFn>(i)}, {Value(shape, 0.1, 0.9), Value(shape, -2, 2, 2)}});
+      samples.push_back({op::UnaryGrad{static_cast<UnaryFn>(i)}, {Plain(shape, 0.1, 0.9), Plain(shape, -2, 2, 2)}});
     }
   }
   return samples;
@@ -70,7 +70,7 @@ Samples SamplesOf(For<op::Binary>) {
     const double low = narrow ? 1.05 : -2;
     const double high = narrow ? 4 : 3;
     const auto add = [&](const Shape& a, const Shape& b) {
-      samples.push_back({op::Binary{fn}, {Value(a, low, high, 1), Value(b, low, high, 2)}, kAll});
+      samples.push_back({op::Binary{fn}, {Plain(a, low, high, 1), Plain(b, low, high, 2)}, kAll});
       if (fn == BinaryFn::kSub) samples.back().dtypes = kSigned;  // u8 wraps below 0: right, but not comparable
     };
     add({3, 5}, {3, 5});
@@ -95,9 +95,9 @@ Samples SamplesOf(For<op::Binary>) {
 
 Samples SamplesOf(For<op::Where>) {
   return {
-      {op::Where{}, {Fixed(DType::kU8, {2, 2}, {1, 0, 0, 7}), Value({2, 2}), Value({2, 2}, -2, 2, 2)}, kSigned},
-      {op::Where{}, {Fixed(DType::kU8, {3, 1}, {1, 0, 1}), Value({1, 4}), Value({}, 0.5, 1)}, kSigned},
-      {op::Where{}, {Fixed(DType::kU8, {0}, {}), Value({0}), Value({1})}, kSigned},
+      {op::Where{}, {Fixed(DType::kU8, {2, 2}, {1, 0, 0, 7}), Plain({2, 2}), Plain({2, 2}, -2, 2, 2)}, kSigned},
+      {op::Where{}, {Fixed(DType::kU8, {3, 1}, {1, 0, 1}), Plain({1, 4}), Plain({}, 0.5, 1)}, kSigned},
+      {op::Where{}, {Fixed(DType::kU8, {0}, {}), Plain({0}), Plain({1})}, kSigned},
   };
 }
 
@@ -106,7 +106,7 @@ Samples SamplesOf(For<op::Cast>) {
   for (DType to : kAll) {
     for (const Shape& shape : {Shape{2, 3}, Shape{}, Shape{0, 2}}) {
       // To bf16 is a staircase.
-      samples.push_back({op::Cast{to}, {Value(shape, 0.1, 90)}, kAll, to == DType::kF64});
+      samples.push_back({op::Cast{to}, {Plain(shape, 0.1, 90)}, kAll, to == DType::kF64});
     }
   }
   return samples;
@@ -124,17 +124,17 @@ Samples SamplesOf(For<op::Iota>) {
 
 Samples SamplesOf(For<op::Dropout>) {
   return {
-      {op::Dropout{0.4f, 3}, {Value({3, 5}), Fixed(DType::kI64, {2}, {7, 1}), Fixed(DType::kI64, {3}, {4, 5, 9})}},
-      {op::Dropout{0.0f, 0}, {Value({1}), Fixed(DType::kI64, {2}, {7, 1}), Fixed(DType::kI64, {1}, {0})}},
-      {op::Dropout{0.5f, 0}, {Value({0, 2}), Fixed(DType::kI64, {2}, {7, 1}), Fixed(DType::kI64, {0}, {})}},
+      {op::Dropout{0.4f, 3}, {Plain({3, 5}), Fixed(DType::kI64, {2}, {7, 1}), Fixed(DType::kI64, {3}, {4, 5, 9})}},
+      {op::Dropout{0.0f, 0}, {Plain({1}), Fixed(DType::kI64, {2}, {7, 1}), Fixed(DType::kI64, {1}, {0})}},
+      {op::Dropout{0.5f, 0}, {Plain({0, 2}), Fixed(DType::kI64, {2}, {7, 1}), Fixed(DType::kI64, {0}, {})}},
   };
 }
 
 Samples SamplesOf(For<op::Custom>) {
   const op::Custom custom{std::make_shared<SquarePlus>()};
-  return {{custom, {Value({2, 3}), Value({2, 3}, -1, 1, 2)}, {DType::kF64}},
-          {custom, {Value({1}), Value({1})}, {DType::kF64}},
-          {custom, {Value({0}), Value({0})}, {DType::kF64}}};
+  return {{custom, {Plain({2, 3}), Plain({2, 3}, -1, 1, 2)}, {DType::kF64}},
+          {custom, {Plain({1}), Plain({1})}, {DType::kF64}},
+          {custom, {Plain({0}), Plain({0})}, {DType::kF64}}};
 }
 
 }  // namespace gemmill

@@ -14,7 +14,7 @@ Samples SamplesOf(For<op::MatMul>) {
         Shape b = batch_b;
         for (int64_t size : trans_a ? Shape{k, m} : Shape{m, k}) a.push_back(size);
         for (int64_t size : trans_b ? Shape{n, k} : Shape{k, n}) b.push_back(size);
-        samples.push_back({op::MatMul{trans_a, trans_b}, {Value(a, -1, 1, 1), Value(b, -1, 1, 2)}});
+        samples.push_back({op::MatMul{trans_a, trans_b}, {Plain(a, -1, 1, 1), Plain(b, -1, 1, 2)}});
       };
       add({}, {}, 3, 4, 5);
       add({}, {}, 1, 1, 1);
@@ -41,8 +41,8 @@ template <typename Update>
 Samples UpdateSamples(const Update& op, const Update& op_of_one, size_t states) {
   Samples samples;
   for (const bool masters : {false, true}) {
-    Sample two{op, {Control(), Value({2, 3}), Value({1}), Value({2, 3}, -1, 1, 2), Value({1})}};
-    Sample empty{op_of_one, {Control(), Value({0}), Value({0})}};
+    Sample two{op, {Control(), Plain({2, 3}), Plain({1}), Plain({2, 3}, -1, 1, 2), Plain({1})}};
+    Sample empty{op_of_one, {Control(), Plain({0}), Plain({0})}};
     for (size_t s = 0; s < states; ++s) {
       two.inputs.push_back(Wide({2, 3}, 0.1, 1, 3));
       two.inputs.push_back(Wide({1}, 0.1, 1, 4));
@@ -87,8 +87,8 @@ Samples SamplesOf(For<op::FusedMatMul>) {
         if (keep && !activation.has_value()) continue;
         for (const Shape& a : {Shape{3, 5}, Shape{1, 5}, Shape{0, 5}, Shape{2, 3, 5}, Shape{64, 5}}) {
           Sample sample{op::FusedMatMul{{false, true}, bias, activation, keep},
-                        {Value(a, -1, 1, 1), Value({7, 5}, -1, 1, 2)}};
-          if (bias) sample.inputs.push_back(Value({7}, -1, 1, 3));
+                        {Plain(a, -1, 1, 1), Plain({7, 5}, -1, 1, 2)}};
+          if (bias) sample.inputs.push_back(Plain({7}, -1, 1, 3));
           samples.push_back(std::move(sample));
         }
       }
@@ -102,7 +102,7 @@ Samples SamplesOf(For<op::ActivationBiasGrad>) {
   for (const UnaryFn fn : {UnaryFn::kRelu, UnaryFn::kGeluErf, UnaryFn::kTanh}) {
     for (const Shape& shape :
          {Shape{3, 5}, Shape{1, 1}, Shape{0, 5}, Shape{3, 0}, Shape{2, 3, 600}, Shape{300, 2}, Shape{4}}) {
-      samples.push_back({op::ActivationBiasGrad{fn}, {Value(shape, -0.9, 0.9, 1), Value(shape, 0.1, 1, 2)}});
+      samples.push_back({op::ActivationBiasGrad{fn}, {Plain(shape, -0.9, 0.9, 1), Plain(shape, 0.1, 1, 2)}});
     }
   }
   return samples;

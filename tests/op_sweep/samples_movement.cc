@@ -5,7 +5,7 @@ namespace {
 
 const std::vector<DType> kAll = {DType::kF32, DType::kBf16, DType::kF64, DType::kI32, DType::kI64, DType::kU8};
 
-Sample Move(const Op& op, const Shape& shape) { return {op, {Value(shape, 0, 100)}, kAll}; }
+Sample Move(const Op& op, const Shape& shape) { return {op, {Plain(shape, 0, 100)}, kAll}; }
 
 }  // namespace
 
@@ -38,24 +38,24 @@ Samples SamplesOf(For<op::Unslice>) {
 }
 
 Samples SamplesOf(For<op::Concat>) {
-  return {{op::Concat{0}, {Value({2, 3}), Value({1, 3}, 0, 9, 2)}, kAll},
-          {op::Concat{1}, {Value({2, 3}, 0, 9), Value({2, 0}), Value({2, 1}, 0, 9, 2)}, kAll},
-          {op::Concat{0}, {Value({1}, 0, 9)}, kAll}};
+  return {{op::Concat{0}, {Plain({2, 3}), Plain({1, 3}, 0, 9, 2)}, kAll},
+          {op::Concat{1}, {Plain({2, 3}, 0, 9), Plain({2, 0}), Plain({2, 1}, 0, 9, 2)}, kAll},
+          {op::Concat{0}, {Plain({1}, 0, 9)}, kAll}};
 }
 
 Samples SamplesOf(For<op::GatherRows>) {
-  return {{op::GatherRows{}, {Value({4, 3}, 0, 9), Fixed(DType::kI64, {5}, {3, 0, 0, 1, 3})}, kAll},
-          {op::GatherRows{}, {Value({4}, 0, 9), Fixed(DType::kI32, {2, 2}, {3, 0, 1, 2})}, kAll},
-          {op::GatherRows{}, {Value({2, 2, 2}, 0, 9), Fixed(DType::kI64, {}, {1})}, kAll},
-          {op::GatherRows{}, {Value({4, 3}, 0, 9), Fixed(DType::kI64, {0}, {})}, kAll}};
+  return {{op::GatherRows{}, {Plain({4, 3}, 0, 9), Fixed(DType::kI64, {5}, {3, 0, 0, 1, 3})}, kAll},
+          {op::GatherRows{}, {Plain({4}, 0, 9), Fixed(DType::kI32, {2, 2}, {3, 0, 1, 2})}, kAll},
+          {op::GatherRows{}, {Plain({2, 2, 2}, 0, 9), Fixed(DType::kI64, {}, {1})}, kAll},
+          {op::GatherRows{}, {Plain({4, 3}, 0, 9), Fixed(DType::kI64, {0}, {})}, kAll}};
 }
 
 Samples SamplesOf(For<op::ScatterAddRows>) {
   const std::vector<DType> floating = {DType::kF32, DType::kBf16, DType::kF64};
-  return {{op::ScatterAddRows{4, 1}, {Value({5, 3}), Fixed(DType::kI64, {5}, {3, 0, 0, 1, 3})}, floating},
-          {op::ScatterAddRows{3, 2}, {Value({2, 2, 2}), Fixed(DType::kI32, {2, 2}, {2, 0, 1, 2})}, floating},
-          {op::ScatterAddRows{3, 1}, {Value({0, 2}), Fixed(DType::kI64, {0}, {})}, floating},
-          {op::ScatterAddRows{2, 0}, {Value({3}), Fixed(DType::kI64, {}, {1})}, floating}};
+  return {{op::ScatterAddRows{4, 1}, {Plain({5, 3}), Fixed(DType::kI64, {5}, {3, 0, 0, 1, 3})}, floating},
+          {op::ScatterAddRows{3, 2}, {Plain({2, 2, 2}), Fixed(DType::kI32, {2, 2}, {2, 0, 1, 2})}, floating},
+          {op::ScatterAddRows{3, 1}, {Plain({0, 2}), Fixed(DType::kI64, {0}, {})}, floating},
+          {op::ScatterAddRows{2, 0}, {Plain({3}), Fixed(DType::kI64, {}, {1})}, floating}};
 }
 
 Samples SamplesOf(For<op::OneHot>) {

@@ -11,7 +11,7 @@
 namespace gemmill {
 namespace {
 
-std::vector<Tensor> Outputs(const Program& program) { return OutputsOf(program, RandomInputs(program, 0)); }
+std::vector<Tensor> Outputs(const Program& program) { return OutputsOf(program, InputsFor(program, 0)); }
 
 void ExpectSame(const Program& program, const Program& passed, size_t steps) {
   EXPECT_EQ(passed.steps.size(), steps) << ProgramString(passed);

@@ -203,7 +203,7 @@ TEST(PlanTest, RandomProgramsGiveTheBitsOfTheirOps) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     const Program program = RandomProgram(seed).Finish();
-    const std::vector<Tensor> inputs = RandomInputs(program, seed);
+    const std::vector<Tensor> inputs = InputsFor(program, seed);
     // Each op on its own, every value in memory of its own.
     std::vector<Tensor> values(program.values.size());
     for (size_t i = 0; i < inputs.size(); ++i) values[At(program.inputs[i])] = inputs[i];

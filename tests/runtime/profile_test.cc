@@ -93,7 +93,7 @@ TEST(ProfileTest, Empty) {
 
 TEST(ProfileTest, WatchesAReplay) {
   Replay replay = MustReplay(MatMulThenExp());
-  const std::vector<Tensor> inputs = RandomInputs(replay.program());
+  const std::vector<Tensor> inputs = InputsFor(replay.program());
   Profile profile;
   replay.SetWatch(profile.Watch());
   for (int run = 0; run < 3; ++run) EXPECT_TRUE(replay.Run(inputs).ok());

@@ -69,7 +69,7 @@ inline std::vector<Tensor> OutputsOf(const Program& program, const std::vector<T
   return outputs;
 }
 
-inline std::vector<Tensor> RandomInputs(const Program& program, uint32_t seed = 1) {
+inline std::vector<Tensor> InputsFor(const Program& program, uint32_t seed = 1) {
   std::vector<Tensor> inputs;
   for (int number : program.inputs) {
     const Spec& spec = program.values[static_cast<size_t>(number)].spec;
