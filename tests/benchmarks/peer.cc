@@ -123,6 +123,7 @@ int Main(int argc, char** argv) {
   const std::string name = argc == 2 ? argv[1] : "";
   std::vector<std::string> names;
   for (const Workload& workload : kWorkloads) {
+    if (workload.precision != Precision::kF32) continue;  // the other side trains in f32
     if (workload.name() == name) return Serve(workload);
     names.push_back(workload.name());
   }

@@ -84,6 +84,7 @@ TEST(TrainMlpRefusesTest, BatchesThatDoNotFit) {
 TEST(TrainMlpRefusesTest, Names) {
   ExpectRefuses("--activation swish", {"--activation: no activation \"swish\"", "gelu", "silu"});
   ExpectRefuses("--optimizer adam", {"optimizer", "\"adam\"", "adamw"});
+  ExpectRefuses("--precision f16", {"precision", "\"f16\"", "bf16"});
   ExpectRefuses("--schedule linear", {"schedule", "linear", "cosine"});
   ExpectRefuses("--device tpu", {"--device: ", "tpu", "cuda"});
   ExpectRefuses("--check_numerics=maybe", {"check_numerics", "maybe"});

@@ -55,11 +55,21 @@ TEST(Passes, AMatMulAloneOrReadTwiceStays) {
   const int read_twice = b.Add(op::Binary{BinaryFn::kAdd}, {one, bias})[0];
   const int two = b.Add(op::MatMul{}, {x, w})[0];
   const int no_bias = b.Add(op::Binary{BinaryFn::kAdd}, {two, matrix})[0];
-  const int three = b.Add(op::MatMul{}, {x, w})[0];
+  const Program program = b.Finish({one, read_twice, no_bias});
+  ExpectSame(program, passes::Default(program), 4);
+}
+
+TEST(Passes, ABiasThatIsMadeAfterTheProduct) {
+  Builder b;
+  const int x = b.Input({4, 3});
+  const int w = b.Input({3, 4});
+  const int bias = b.Input({4});
+  const int product = b.Add(op::MatMul{}, {x, w})[0];
   const int late = b.Add(op::Unary{UnaryFn::kNeg}, {bias})[0];
-  const int bias_comes_later = b.Add(op::Binary{BinaryFn::kAdd}, {three, late})[0];
-  const Program program = b.Finish({one, read_twice, no_bias, bias_comes_later});
-  ExpectSame(program, passes::Default(program), 7);
+  const int sum = b.Add(op::Binary{BinaryFn::kAdd}, {product, late})[0];
+  const int y = b.Add(op::Unary{UnaryFn::kRelu}, {sum})[0];
+  const Program program = b.Finish({y});
+  ExpectSame(program, passes::Default(program), 2);
 }
 
 TEST(Passes, BiasOnTheLeftAndNoActivation) {
