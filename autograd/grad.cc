@@ -1,5 +1,6 @@
 #include "gemmill/autograd/grad.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -180,6 +181,14 @@ std::vector<Var> GradTo(const Var& loss, const std::vector<Var>& vars, const Nod
 
 std::vector<Var> Grad(const Var& loss, const std::vector<Var>& vars, GradOptions options, Caller caller) {
   return GradTo(loss, vars, {}, options, caller);
+}
+
+bool DependsOnAny(const Var& value, const std::vector<Var>& vars) {
+  if (!value.requires_grad()) return false;
+  NodeSet among;
+  for (const Var& var : vars) among.insert(var.node().get());
+  const std::vector<std::shared_ptr<Node>> nodes = InputsFirst(value.node(), {});
+  return std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) { return among.contains(node.get()); });
 }
 
 Gradients VjpByComposition(const Site& site, const Composed& composed) {

@@ -20,4 +20,7 @@ struct GradOptions {
 std::vector<Var> Grad(const Var& loss, const std::vector<Var>& vars, GradOptions options = {},
                       Caller caller = Caller::Here());
 
+// Whether any of `vars` has a part in `value`: whether Grad would find more than zeros of none.
+bool DependsOnAny(const Var& value, const std::vector<Var>& vars);
+
 }  // namespace gemmill

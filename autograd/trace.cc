@@ -80,7 +80,11 @@ absl::StatusOr<Program> Trace(const TracedFn& fn, Specs inputs) {
   std::vector<Var> vars;
   for (const Spec& spec : inputs) vars.push_back(recorder.Input(spec));
   std::vector<int> numbers;
-  for (const Var& output : fn(vars)) {
+  const absl::StatusOr<std::vector<Var>> outputs =
+      CatchExceptions([&]() -> absl::StatusOr<std::vector<Var>> { return fn(vars); });
+  GM_RETURN_IF_ERROR(recorder.refused());
+  if (!outputs.ok()) return Annotate(outputs.status(), "the traced function: ");
+  for (const Var& output : *outputs) {
     GM_RETURN_IF_ERROR(output.status());
     const absl::StatusOr<int> number = recorder.NumberOf(output);
     if (!number.ok()) {

@@ -1,6 +1,7 @@
 // Trace: runs a function once with ops only recorded, and gives the Program of what it would have computed. Inside,
-// shapes and dtypes are known, values are not: reading one is an error that names the line. Vars from outside
-// (parameters, constants) are bound: a run of the Program reads their bytes as they are then.
+// shapes and dtypes are known, values are not: reading one is an error that names the line, and the Trace's own error
+// too, whatever the function makes of it. Vars from outside (parameters, constants) are bound: a run of the Program
+// reads their bytes as they are then.
 #pragma once
 
 #include <functional>
@@ -14,7 +15,7 @@
 
 namespace gemmill {
 
-// `fn` gets a Var for each of `inputs`; the Vars that it returns are the Program's outputs.
+// `fn` gets a Var for each of `inputs`; the Vars that it returns are the Program's outputs. What it throws is an error.
 using TracedFn = std::function<std::vector<Var>(const std::vector<Var>& inputs)>;
 absl::StatusOr<Program> Trace(const TracedFn& fn, Specs inputs);
 
@@ -37,11 +38,16 @@ class Recorder {
   // Another node with the same value.
   void Share(const Var& var, const std::shared_ptr<Node>& node);
 
+  // A value was asked for that is only being recorded. The first such error is what comes of the Trace.
+  void Refused(const absl::Status& error) { refused_.Update(error); }
+  const absl::Status& refused() const { return refused_; }
+
   Program Finish(std::vector<int> outputs);
 
  private:
   Recorder* before_;
   Program program_;
+  absl::Status refused_;
   std::unordered_map<const Node*, std::vector<int>> numbers_;  // of each output of a node
   std::vector<std::shared_ptr<Node>> nodes_;                   // kept, so that their addresses stay theirs
   std::unordered_map<const void*, std::vector<int>> bound_;    // by address

@@ -110,10 +110,16 @@ absl::StatusOr<Tensor> Var::Value(Caller caller) const {
   if (node_ == nullptr) return Annotate(status(), CurrentCaller(caller).ToString(), ": ");
   GM_RETURN_IF_ERROR(status());
   if (node_->recorded) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(CurrentCaller(caller).ToString(), ": a value was read that is only being recorded (",
-                     node_->origin.caller.line == 0 ? "an input of the Trace" : node_->origin.ToString(),
-                     "); return it as an output, look at it with Probe, or set TrainerOptions.trace to false"));
+    const std::string read = CurrentCaller(caller).ToString();
+    const Caller& made = node_->origin.caller;
+    const std::string what = made.line == 0            ? " (an input of the Trace)"
+                             : made.ToString() == read ? ""
+                                                       : absl::StrCat(" (", node_->origin.ToString(), ")");
+    const absl::Status error =
+        absl::FailedPreconditionError(absl::StrCat(read, ": a value was read that is only being recorded", what,
+                                                   "; return it as an output, or look at it with Probe"));
+    if (Recorder::Current() != nullptr) Recorder::Current()->Refused(error);
+    return error;
   }
   return node_->values[output_];
 }

@@ -46,7 +46,7 @@ class Var {
   // The same value without its history.
   Var Detach() const;
 
-  // Inside a Trace there are no values to read: an error that names both lines.
+  // Inside a Trace there are no values to read: an error that names both lines, and of the Trace.
   absl::StatusOr<Tensor> Value(Caller caller = Caller::Here()) const;
   template <typename T>
   absl::StatusOr<std::vector<T>> ToVector(Caller caller = Caller::Here()) const {

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "gemmill/autograd/custom.h"
 #include "gemmill/autograd/vjp.h"
 
@@ -12,7 +14,11 @@ NotDifferentiable VjpRule(const op::ActivationBiasGrad&, const Site&) { return {
 std::variant<Gradients, NotDifferentiable> VjpRule(const op::Custom& op, const Site& site) {
   const auto* differentiable = dynamic_cast<const DifferentiableOp*>(op.custom.get());
   if (differentiable == nullptr) return NotDifferentiable{"it derives from CustomOp; derive it from DifferentiableOp"};
-  return differentiable->Vjp(site.in, site.out, site.dout);
+  absl::StatusOr<Gradients> gradients =
+      CatchExceptions([&]() -> absl::StatusOr<Gradients> { return differentiable->Vjp(site.in, site.out, site.dout); });
+  if (gradients.ok()) return *std::move(gradients);
+  return Gradients(site.in.size(), Var::Error(Annotate(gradients.status(), site.caller.ToString(), ": the gradient of ",
+                                                       op.custom->Name(), ": ")));
 }
 
 }  // namespace gemmill

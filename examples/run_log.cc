@@ -46,7 +46,7 @@ absl::Status RunLog::WriteLine(const std::string& line) {
 }
 
 absl::Status RunLog::Step(const StepReport& report, int64_t epoch, int64_t steps_in_all) {
-  if (report.skipped) absl::PrintF("step after %d skipped: its gradients were not finite\n", report.step);
+  if (report.skipped) absl::PrintF("step after %d skipped: its loss or gradients were not finite\n", report.step);
   const auto now = std::chrono::steady_clock::now();
   if (terminal_ && now - last_drawn_ > std::chrono::milliseconds(100)) {
     last_drawn_ = now;

@@ -49,9 +49,7 @@ struct Flops {
   }
   int64_t operator()(const op::Sgd& op) const { return (op.momentum == 0 ? 4 : 6) * First(op.weight_decay.size()); }
   int64_t operator()(const op::AdamW& op) const { return 14 * First(op.weight_decay.size()); }
-  int64_t operator()(const op::FusedMatMul& op) const {
-    return (*this)(op.matmul) + Elements() * ((op.bias ? 1 : 0) + (op.activation.has_value() ? 1 : 0));
-  }
+  int64_t operator()(const op::FusedMatMul& op) const { return (*this)(op.matmul); }
   int64_t operator()(const op::ActivationBiasGrad&) const { return 3 * Elements(); }
   int64_t operator()(const op::Custom&) const { return 0; }  // unknown
 

@@ -232,7 +232,7 @@ Result InferRule(const op::ActivationBiasGrad& op, Specs in) {
 
 Result InferRule(const op::Custom& op, Specs in) {
   if (op.custom == nullptr) return InvalidArgument("holds no CustomOp");
-  return op.custom->Infer(in);
+  return CatchExceptions([&] { return op.custom->Infer(in); });
 }
 
 }  // namespace gemmill::infer

@@ -1,8 +1,10 @@
 #include "gemmill/runtime/op.h"
 
+#include <charconv>
 #include <typeinfo>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace gemmill {
 
@@ -73,6 +75,68 @@ struct Namer {
   std::string operator()(const op::Custom& op) const { return op.custom == nullptr ? "Custom" : op.custom->Name(); }
 };
 
+// With as many digits as tell it from its neighbours.
+template <typename T>
+std::string Number(T value) {
+  char text[32];
+  return std::string(static_cast<char*>(text), std::to_chars(std::begin(text), std::end(text), value).ptr);
+}
+
+template <typename List>
+std::string ListString(const List& list) {
+  return absl::StrCat("[", absl::StrJoin(list, ", ", [](std::string* out, auto x) { out->append(Number(x)); }), "]");
+}
+
+// What OpName and the outputs' specs do not tell; empty where there is nothing.
+struct Attributes {
+  template <typename T>
+  std::string operator()(const T&) const {
+    return "";
+  }
+  std::string operator()(const op::MatMul& op) const {
+    return absl::StrCat(op.trans_a ? "trans_a" : "", op.trans_a && op.trans_b ? ", " : "", op.trans_b ? "trans_b" : "");
+  }
+  std::string operator()(const op::Reduce& op) const { return absl::StrCat("axes ", ListString(op.axes)); }
+  std::string operator()(const op::ArgMax& op) const { return absl::StrCat("axis ", op.axis); }
+  std::string operator()(const op::Normalize& op) const { return absl::StrCat("epsilon ", Number(op.epsilon)); }
+  std::string operator()(const op::CrossEntropy& op) const { return OfLoss(op); }
+  std::string operator()(const op::CrossEntropyGrad& op) const { return OfLoss(op); }
+  std::string operator()(const op::ScatterAddRows& op) const { return absl::StrCat("index rank ", op.index_rank); }
+  std::string operator()(const op::Permute& op) const { return absl::StrCat("axes ", ListString(op.axes)); }
+  std::string operator()(const op::Slice& op) const {
+    return absl::StrCat("axis ", op.axis, ", ", op.start, ":", op.stop, op.step == 1 ? "" : absl::StrCat(":", op.step));
+  }
+  std::string operator()(const op::Unslice& op) const {
+    return absl::StrCat("axis ", op.axis, ", from ", op.start, op.step == 1 ? "" : absl::StrCat(", step ", op.step));
+  }
+  std::string operator()(const op::Concat& op) const { return absl::StrCat("axis ", op.axis); }
+  std::string operator()(const op::Fill& op) const { return Number(op.value); }
+  std::string operator()(const op::Dropout& op) const {
+    return absl::StrCat("rate ", Number(op.rate), ", stream ", op.stream);
+  }
+  std::string operator()(const op::Sgd& op) const {
+    return absl::StrCat("momentum ", Number(op.momentum), op.nesterov ? ", nesterov" : "", OfUpdate(op));
+  }
+  std::string operator()(const op::AdamW& op) const {
+    return absl::StrCat("betas ", Number(op.beta1), " and ", Number(op.beta2), ", epsilon ", Number(op.epsilon),
+                        OfUpdate(op));
+  }
+  std::string operator()(const op::FusedMatMul& op) const {
+    const std::string matmul = (*this)(op.matmul);
+    return absl::StrCat(matmul, !matmul.empty() && op.keep ? ", " : "", op.keep ? "keep" : "");
+  }
+
+  template <typename T>
+  static std::string OfLoss(const T& op) {
+    return absl::StrCat("ignore index ", op.ignore_index, ", label smoothing ", Number(op.label_smoothing));
+  }
+  template <typename T>
+  static std::string OfUpdate(const T& op) {
+    return absl::StrCat(", weight decay ", ListString(op.weight_decay), ", learning rate scale ",
+                        ListString(op.learning_rate_scale));
+  }
+};
+
 }  // namespace
 
 bool op::Custom::operator==(const Custom& other) const {
@@ -84,5 +148,10 @@ bool op::Custom::operator==(const Custom& other) const {
 }
 
 std::string OpName(const Op& op) { return std::visit(Namer{}, op); }
+
+std::string OpString(const Op& op) {
+  const std::string attributes = std::visit(Attributes{}, op);
+  return attributes.empty() ? OpName(op) : absl::StrCat(OpName(op), " {", attributes, "}");
+}
 
 }  // namespace gemmill

@@ -346,5 +346,7 @@ using Op =
 
 // "MatMul", "gelu", "reduce sum", ...
 std::string OpName(const Op& op);
+// The name with what tells it from others of that name: "MatMul {trans_b}", "Fill {0.25}", "Slice {axis 0, 1:5}".
+std::string OpString(const Op& op);
 
 }  // namespace gemmill

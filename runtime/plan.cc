@@ -194,6 +194,7 @@ class Planner {
 }  // namespace
 
 absl::StatusOr<Plan> MakePlan(const Program& program, absl::Span<const int64_t> workspace_bytes) {
+  GM_RETURN_IF_ERROR(Check(program));
   if (workspace_bytes.size() != program.steps.size()) {
     return InvalidArgument(workspace_bytes.size(), " workspace sizes for ", program.steps.size(), " steps");
   }
@@ -201,6 +202,7 @@ absl::StatusOr<Plan> MakePlan(const Program& program, absl::Span<const int64_t> 
 }
 
 absl::StatusOr<std::vector<int64_t>> WorkspaceBytes(const Program& program) {
+  GM_RETURN_IF_ERROR(Check(program));
   std::vector<int64_t> bytes;
   std::vector<Spec> in, out;
   for (const Step& step : program.steps) {
@@ -213,8 +215,10 @@ absl::StatusOr<std::vector<int64_t>> WorkspaceBytes(const Program& program) {
 }
 
 std::string PlanString(const Plan& plan, size_t most_rows) {
-  std::string text = absl::StrFormat("arena %d bytes, tensors from outside %d, inputs %d; live at the peak:\n",
-                                     plan.arena_bytes, plan.bound_bytes, plan.input_bytes);
+  std::string text = absl::StrFormat(
+      "arena %d bytes, each value aligned to %d; tensors from outside %d, inputs %d; live at the peak, step %d of "
+      "%d:\n",
+      plan.arena_bytes, kAlignment, plan.bound_bytes, plan.input_bytes, plan.peak_step, plan.workspace_offsets.size());
   for (size_t i = 0; i < std::min(most_rows, plan.live_at_peak.size()); ++i) {
     const Plan::Live& live = plan.live_at_peak[i];
     absl::StrAppendFormat(&text, "%14d  %-22s %-20s %s\n", live.bytes, live.name, live.spec.ToString(),

@@ -40,7 +40,8 @@ struct Plan {
   int64_t peak_bytes() const { return arena_bytes + bound_bytes + input_bytes; }
 };
 
-// `workspace_bytes`: what each Step's kernel asks for (WorkspaceBytes, or a model of another device).
+// `workspace_bytes`: what each Step's kernel asks for (WorkspaceBytes, or a model of another device). The error of
+// Check where the program does not hold together.
 absl::StatusOr<Plan> MakePlan(const Program& program, absl::Span<const int64_t> workspace_bytes);
 
 // By preparing every kernel for the device of its specs.

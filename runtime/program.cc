@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "gemmill/runtime/execute.h"
 #include "gemmill/runtime/infer.h"
@@ -26,9 +27,26 @@ bool SameBytes(const Tensor& a, const Tensor& b) {
   return std::memcmp(on_host[0]->data(), on_host[1]->data(), static_cast<size_t>(a.spec().bytes())) == 0;
 }
 
-bool SameValue(const Value& a, const Value& b) {
-  if (a.spec != b.spec || a.storage != b.storage) return false;
-  return a.storage != Storage::kBound || SameBytes(a.bound, b.bound);
+const char* StorageMark(Storage storage) {
+  return storage == Storage::kInput ? "input " : storage == Storage::kBound ? "bound " : "";
+}
+
+// What value number `b` is instead of what value number `a` was; empty where they are the same.
+std::string ValueDifference(int a, const Value& before, int b, const Value& now) {
+  if (before.spec != now.spec || before.storage != now.storage) {
+    return absl::StrCat(StorageMark(now.storage), now.spec.ToString(), " instead of ", StorageMark(before.storage),
+                        before.spec.ToString());
+  }
+  if (a != b) return absl::StrCat("value ", b, " instead of value ", a);
+  if (now.storage != Storage::kBound || SameBytes(before.bound, now.bound)) return "";
+  if (now.spec.num_elements() == 1) {
+    const auto numbers = {now.bound.ToDoubles(), before.bound.ToDoubles()};
+    if (std::all_of(numbers.begin(), numbers.end(), [](const auto& number) { return number.ok(); })) {
+      return absl::StrFormat("another tensor from outside, of %.9g instead of %.9g", (**numbers.begin())[0],
+                             (**(numbers.begin() + 1))[0]);
+    }
+  }
+  return absl::StrCat("another tensor from outside, or a constant of other values, ", now.spec.ToString());
 }
 
 bool Overlap(const Tensor& a, const Tensor& b) {
@@ -42,7 +60,8 @@ std::vector<int> Roots(const Program& program) {
   std::vector<int> roots(program.values.size());
   for (size_t v = 0; v < roots.size(); ++v) roots[v] = static_cast<int>(v);
   for (const Step& step : program.steps) {
-    if (!std::holds_alternative<op::Reshape>(step.op)) continue;
+    // A malformed one is refused later (Check).
+    if (!std::holds_alternative<op::Reshape>(step.op) || step.inputs.size() != 1 || step.outputs.size() != 1) continue;
     int& root = roots[static_cast<size_t>(step.outputs[0])];
     if (program.values[static_cast<size_t>(root)].storage == Storage::kTemporary) {
       root = roots[static_cast<size_t>(step.inputs[0])];
@@ -73,27 +92,48 @@ std::string StepString(const Program& program, const Step& step) {
 }
 
 std::string ProgramString(const Program& program) {
-  std::string text;
-  for (const Step& step : program.steps) absl::StrAppend(&text, StepString(program, step), "\n");
+  const auto names = [&](const std::vector<int>& numbers) {
+    return absl::StrJoin(numbers, ", ", [&](std::string* out, int number) {
+      const Value& value = program.values[static_cast<size_t>(number)];
+      absl::StrAppend(out, "%", number, " ", StorageMark(value.storage), value.spec.ToString());
+    });
+  };
+  std::string text = absl::StrCat("inputs: ", names(program.inputs), "\n");
+  for (const Step& step : program.steps) {
+    absl::StrAppend(&text, names(step.outputs), " = ", OpString(step.op), " (", names(step.inputs), ")  ",
+                    step.origin.ToString(), "\n");
+  }
+  absl::StrAppend(&text, "outputs: ", names(program.outputs), "\n");
   return text;
 }
 
 std::optional<std::string> FirstDifference(const Program& before, const Program& now) {
-  const auto same_value = [&](int number) {
-    return SameValue(before.values[static_cast<size_t>(number)], now.values[static_cast<size_t>(number)]);
+  const auto number_difference = [&](int a, int b) {
+    return ValueDifference(a, before.values[static_cast<size_t>(a)], b, now.values[static_cast<size_t>(b)]);
+  };
+  // Of two lists of values, each called `what`.
+  const auto list_difference = [&](const std::vector<int>& a, const std::vector<int>& b, const char* what) {
+    if (a.size() != b.size()) return absl::StrCat("there are ", b.size(), " ", what, "s instead of ", a.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      const std::string difference = number_difference(a[i], b[i]);
+      if (!difference.empty()) return absl::StrCat(what, " ", i, " is ", difference);
+    }
+    return std::string();
   };
   for (size_t s = 0; s < std::min(before.steps.size(), now.steps.size()); ++s) {
     const Step& a = before.steps[s];
     const Step& b = now.steps[s];
-    const auto differ = [&](const std::string& what) {
-      return absl::StrCat(what, ": ", StepString(now, b), "; before: ", StepString(before, a));
-    };
-    if (!(a.op == b.op)) return differ(absl::StrCat("step ", s, " is another op, or has other attributes"));
-    if (a.inputs != b.inputs || a.outputs != b.outputs) return differ(absl::StrCat("step ", s, " has other inputs"));
-    for (size_t i = 0; i < a.inputs.size(); ++i) {
-      if (same_value(a.inputs[i])) continue;
-      return differ(absl::StrCat("input ", i, " of step ", s, " is another tensor, or a constant of another value"));
+    std::string what;
+    if (!(a.op == b.op)) {
+      const std::string names[] = {OpString(a.op), OpString(b.op)};
+      what =
+          names[0] == names[1] ? "is an op of another class" : absl::StrCat("is ", names[1], " instead of ", names[0]);
+    } else {
+      what = list_difference(a.inputs, b.inputs, "input");
+      if (what.empty()) what = list_difference(a.outputs, b.outputs, "output");
     }
+    if (what.empty()) continue;
+    return absl::StrCat("step ", s, ": ", what, ". Now it is ", StepString(now, b), "; before ", StepString(before, a));
   }
   if (before.steps.size() != now.steps.size()) {
     const bool more = now.steps.size() > before.steps.size();
@@ -102,11 +142,9 @@ std::optional<std::string> FirstDifference(const Program& before, const Program&
                         more ? "; new is " : "; missing is ",
                         StepString(longer, longer.steps[std::min(before.steps.size(), now.steps.size())]));
   }
-  if (before.inputs != now.inputs || !std::all_of(now.inputs.begin(), now.inputs.end(), same_value)) {
-    return "the inputs are others";
-  }
-  if (before.outputs != now.outputs || !std::all_of(now.outputs.begin(), now.outputs.end(), same_value)) {
-    return "the outputs are other values";
+  for (const std::string& what :
+       {list_difference(before.inputs, now.inputs, "input"), list_difference(before.outputs, now.outputs, "output")}) {
+    if (!what.empty()) return absl::StrCat("of the program, ", what);
   }
   return std::nullopt;
 }
@@ -118,6 +156,22 @@ absl::Status Check(const Program& program) {
   }
   if (!Exist(program, program.inputs) || !Exist(program, program.outputs)) {
     return absl::InternalError("an input or output of the program is no value");
+  }
+  std::vector<bool> given(program.values.size(), false);
+  for (int number : program.inputs) {
+    if (given[static_cast<size_t>(number)] || program.values[static_cast<size_t>(number)].storage != Storage::kInput) {
+      return absl::InternalError(absl::StrCat("value ", number, " is given twice, or is no input"));
+    }
+    given[static_cast<size_t>(number)] = true;
+  }
+  for (size_t v = 0; v < program.values.size(); ++v) {
+    const Value& value = program.values[v];
+    if (value.storage == Storage::kInput && !given[v]) {
+      return absl::InternalError(absl::StrCat("value ", v, " is an input that the program does not list"));
+    }
+    if (value.storage != Storage::kBound || (value.bound.valid() && value.bound.spec() == value.spec)) continue;
+    return absl::InternalError(absl::StrCat("value ", v, " is ", value.spec.ToString(), ", but its tensor is ",
+                                            value.bound.valid() ? value.bound.spec().ToString() : "empty"));
   }
   const std::vector<int> roots = Roots(program);
   std::vector<bool> written(program.values.size());
@@ -146,6 +200,9 @@ absl::Status Check(const Program& program) {
     if (!std::equal(outputs.begin(), outputs.end(), inferred->begin(), inferred->end())) return fail("wrong outputs");
     for (int number : step.outputs) {
       const Value& value = program.values[static_cast<size_t>(number)];
+      if (value.storage == Storage::kTemporary && written[static_cast<size_t>(number)]) {
+        return fail("value ", number, " is written twice");
+      }
       written[static_cast<size_t>(number)] = true;
       if (value.storage == Storage::kBound) overwriting.push_back(number);
       if (value.storage == Storage::kInput) return fail("an input is written");

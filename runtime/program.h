@@ -53,16 +53,17 @@ struct Program {
 std::string StepString(const Program& program, const Step& step);
 // "(f32[64, 784], f32[512, 784]) -> f32[64, 512]"
 std::string SpecsString(const Program& program, const Step& step);
-// A line per step.
+// A line per step: "%5 f32[64, 512] = MatMul {trans_b} (%0 input f32[64, 784], %1 bound f32[512, 784])  train.cc:12,
+// layer fc1", where %5 is value number 5; before them the inputs, after them the outputs.
 std::string ProgramString(const Program& program);
 
 // What differs first between two recordings of what should be the same, naming the Step of `now`; nothing where they
 // are the same. Bound tensors are the same when they have the same bits.
 std::optional<std::string> FirstDifference(const Program& before, const Program& now);
 
-// Steps read what earlier steps (or nobody) wrote, every step's outputs are what Infer says, and a bound tensor is read
-// only before, or by, the step that overwrites it under another number. Replay refuses a Program that does not hold to
-// it.
+// Steps read what earlier steps (or nobody) wrote, every step's outputs are what Infer says, a temporary is written
+// once, bound values have tensors of their specs, inputs are given, and a bound tensor is read only before, or by, the
+// step that overwrites it under another number. MakePlan and Replay refuse a Program that does not hold to it.
 absl::Status Check(const Program& program);
 
 // Writes output number `output` of the program into `destination`, of the same spec: the Step that makes it does so

@@ -19,6 +19,7 @@ absl::Status Arena::Reserve(int64_t bytes) {
 }
 
 absl::StatusOr<Replay> Replay::Create(Program program, std::shared_ptr<Arena> arena) {
+  if (arena == nullptr) return InvalidArgument("the arena of a replay is null; make one for the program's device");
   GM_RETURN_IF_ERROR(Check(program));
   Replay replay(std::move(program), std::move(arena));
   GM_RETURN_IF_ERROR(replay.PrepareCalls());
@@ -130,6 +131,7 @@ absl::Status Replay::Run(absl::Span<const Tensor> inputs) {
 }
 
 Tensor Replay::output(size_t i) const {
+  if (i >= program_.outputs.size() || bound_generation_ != arena_->generation()) return Tensor();
   const int number = program_.outputs[i];
   const Value& value = program_.values[static_cast<size_t>(number)];
   if (value.storage == Storage::kBound) return value.bound;

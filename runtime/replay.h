@@ -35,12 +35,14 @@ class Arena {
 
 class Replay {
  public:
+  // The error of Check where the program does not hold together.
   static absl::StatusOr<Replay> Create(Program program, std::shared_ptr<Arena> arena);
 
   // `inputs` of the program's input specs. Errors name the Step's origin, as when it ran on its own; bound tensors that
   // earlier Steps wrote stay written.
   absl::Status Run(absl::Span<const Tensor> inputs);
-  // Output i of the last run: bytes of the arena, which the next run of any Replay on it overwrites.
+  // Output i of the last run: bytes of the arena, which the next run of any Replay on it overwrites. An empty Tensor
+  // where there is none: before the first run, of no such output, or after the arena has grown.
   Tensor output(size_t i) const;
 
   // Calls `watch(program(), step number, seconds)` after each Step of later runs; empty: not. Its own time counts for

@@ -64,7 +64,9 @@ absl::StatusOr<std::vector<double>> SumOver(const Dataset& dataset, int64_t batc
     if (replay) {
       GM_ASSIGN_OR_RETURN(values, recorded(batch));
     } else {
-      values = sums(Inputs(batch.fields, device), batch.samples);
+      GM_ASSIGN_OR_RETURN(values, CatchExceptions([&]() -> absl::StatusOr<std::vector<Var>> {
+                            return sums(Inputs(batch.fields, device), batch.samples);
+                          }));
     }
     totals.resize(values.size(), 0);
     for (size_t i = 0; i < values.size(); ++i) {

@@ -41,7 +41,10 @@ std::vector<Spec> TotalSpecs(absl::Span<const NamedParameter> parameters, Device
   return specs;
 }
 
-Loss Counted(Loss loss, int64_t samples, Caller caller) {
+Loss Counted(const LossFunction& loss_function, const Inputs& inputs, int64_t samples, Caller caller) {
+  absl::StatusOr<Loss> made = CatchExceptions([&]() -> absl::StatusOr<Loss> { return loss_function(inputs); });
+  if (!made.ok()) return Var::Error(Annotate(made.status(), caller.ToString(), ": the loss function: "));
+  Loss& loss = *made;
   const CallerScope scope(caller);
   if (loss.sum.ok() && loss.sum.spec().rank() != 0) {
     loss.sum = Var::Error(InvalidArgument(CurrentCaller(caller).ToString(), ": the loss function returned ",
@@ -56,9 +59,14 @@ Loss Counted(Loss loss, int64_t samples, Caller caller) {
 std::vector<Var> TotalsWith(const std::vector<Var>& before, const LossFunction& loss_function, const Inputs& inputs,
                             const RandomVars& random, absl::Span<const NamedParameter> parameters, Caller caller) {
   const TrainingScope training(random);
-  const Loss loss = Counted(loss_function(inputs), random.samples, caller);
+  const Loss loss = Counted(loss_function, inputs, random.samples, caller);
   std::vector<Var> values;
   for (const NamedParameter& parameter : parameters) values.push_back(parameter.value);
+  if (loss.sum.requires_grad() && !DependsOnAny(loss.sum, values)) {
+    return {Var::Error(InvalidArgument(
+        caller.ToString(), ": the loss depends on none of the parameters that are trained (", parameters[0].name,
+        " and ", parameters.size() - 1, " more), only on others; is it computed with another model?"))};
+  }
   std::vector<Var> totals = Grad(loss.sum, values, {}, caller);
   const NoGradScope no_grad;
   const CallerScope scope(caller);
@@ -95,6 +103,7 @@ absl::StatusOr<Program> TrainingProgram(const Module& model, const LossFunction&
                                         absl::Span<const FieldSpec> fields, Caller caller) {
   const std::vector<NamedParameter> parameters = model.trainable();
   if (parameters.empty()) return InvalidArgument("the model has no parameters to train; are all frozen?");
+  if (loss == nullptr) return InvalidArgument("the loss function is empty");
   if (fields.empty()) return InvalidArgument("a micro-batch has at least one field");
   for (const FieldSpec& field : fields) {
     if (field.spec.rank() > 0 && fields[0].spec.rank() > 0 && field.spec.shape[0] == fields[0].spec.shape[0]) continue;

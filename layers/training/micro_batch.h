@@ -44,7 +44,7 @@ class Inputs {
   std::vector<std::pair<std::string, Var>> vars_;
 };
 
-// The loss of a micro-batch (README, "a short program").
+// The loss of a micro-batch (README, "a short program"). What it throws is an error of the step.
 using LossFunction = std::function<Loss(const Inputs&)>;
 
 // What a micro-batch's fields are, without their bytes.
@@ -57,10 +57,11 @@ struct FieldSpec {
 // at least. As specs:
 std::vector<Spec> TotalSpecs(absl::Span<const NamedParameter> parameters, Device device);
 
-// A loss with the count it has, or that of its samples.
-Loss Counted(Loss loss, int64_t samples, Caller caller);
+// The loss with the count it has, or that of its samples; invalid where the function throws.
+Loss Counted(const LossFunction& loss, const Inputs& inputs, int64_t samples, Caller caller);
 
-// Forward and backward of one micro-batch. Returns the totals with it: `before` (empty for the first) plus its own.
+// Forward and backward of one micro-batch. Returns the totals with it: `before` (empty for the first) plus its own. A
+// loss that depends on none of the parameters is an error.
 std::vector<Var> TotalsWith(const std::vector<Var>& before, const LossFunction& loss, const Inputs& inputs,
                             const RandomVars& random, absl::Span<const NamedParameter> parameters, Caller caller);
 

@@ -1,6 +1,7 @@
 #include "gemmill/layers/training/trainer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -33,6 +34,18 @@ double ReadScalar(const Tensor& tensor) {
       CopyToHost(tensor.data(), is_wide ? static_cast<void*>(&wide) : &narrow, tensor.spec().bytes(), tensor.device());
   if (!read.ok()) return std::numeric_limits<double>::quiet_NaN();
   return is_wide ? wide : static_cast<double>(narrow);
+}
+
+// At which uses of a recording the loss function is called again.
+bool IsChecked(int64_t use) {
+  return use == 2 || (use % 10 == 0 && std::has_single_bit(static_cast<uint64_t>(use / 10)));
+}
+
+// Of what cannot be recorded, such as a loss that reads values.
+absl::Status WithEagerHint(const absl::Status& status) {
+  if (status.code() != absl::StatusCode::kFailedPrecondition) return status;
+  return absl::FailedPreconditionError(
+      absl::StrCat(status.message(), "; with TrainerOptions.trace = false nothing is recorded"));
 }
 
 }  // namespace
@@ -122,19 +135,20 @@ absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field>
   }
   std::vector<FieldSpec> specs;
   for (size_t i = 0; i < fields.size(); ++i) specs.push_back({fields[i].name, inputs_[i].spec()});
-  GM_ASSIGN_OR_RETURN(Program program,
-                      TraceMicroBatch(loss_, specs, samples, parameters_, first, total_tensors_, caller));
-  GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(options_.passes ? passes::Default(program) : program, arena_));
+  absl::StatusOr<Program> program = TraceMicroBatch(loss_, specs, samples, parameters_, first, total_tensors_, caller);
+  if (!program.ok()) return WithEagerHint(program.status());
+  GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(options_.passes ? passes::Default(*program) : *program, arena_));
   replay.SetWatch(watch_);
   recordings_.push_back(
-      std::make_unique<Recording>(Recording{std::move(specs), samples, first, std::move(program), std::move(replay)}));
+      std::make_unique<Recording>(Recording{std::move(specs), samples, first, *std::move(program), std::move(replay)}));
   return recordings_.back().get();
 }
 
 absl::Status Trainer::CheckStillTheSame(Recording& recording, Caller caller) {
-  GM_ASSIGN_OR_RETURN(const Program now, TraceMicroBatch(loss_, recording.fields, recording.samples, parameters_,
-                                                         recording.first, total_tensors_, caller));
-  const std::optional<std::string> difference = FirstDifference(recording.recorded, now);
+  const absl::StatusOr<Program> now =
+      TraceMicroBatch(loss_, recording.fields, recording.samples, parameters_, recording.first, total_tensors_, caller);
+  if (!now.ok()) return WithEagerHint(now.status());
+  const std::optional<std::string> difference = FirstDifference(recording.recorded, *now);
   if (!difference.has_value()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "the loss function does not compute what was recorded: ", *difference,
@@ -150,7 +164,7 @@ absl::Status Trainer::AddReplayed(const Batch& batch, int64_t start, int64_t sto
   }
   GM_ASSIGN_OR_RETURN(Recording* const recording, RecordingOf(batch.fields, stop - start, start == 0, caller));
   const int64_t use = recording->uses + 1;
-  if (use == 2 || use == 10) GM_RETURN_IF_ERROR(CheckStillTheSame(*recording, caller));
+  if (IsChecked(use)) GM_RETURN_IF_ERROR(CheckStillTheSame(*recording, caller));
   recording->uses = use;
   const int64_t key[] = {static_cast<int64_t>(options_.seed), steps_};
   const int64_t first_sample = batch.rank_offset + start;
@@ -219,7 +233,7 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   report.gradient_norm = norm_of_sum * control.gradient_scale;
   report.learning_rate = optimizer_->learning_rate() * control.learning_rate_factor;
   report.samples = batch.samples;
-  report.skipped = !std::isfinite(norm_of_sum);
+  report.skipped = !std::isfinite(norm_of_sum) || !std::isfinite(sum) || !std::isfinite(count);
   if (!report.skipped) {
     // As torch.nn.utils.clip_grad_norm_ has it, epsilon included.
     if (options_.clip_norm > 0) {
@@ -265,7 +279,7 @@ void Trainer::SetWatch(Replay::Watch watch) {
 
 absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset, Caller caller) const {
   const BatchSums loss_and_count = [&](const Inputs& inputs, int64_t samples) {
-    const Loss loss = Counted(loss_(inputs), samples, caller);
+    const Loss loss = Counted(loss_, inputs, samples, caller);
     return std::vector<Var>{loss.sum, loss.count};
   };
   const bool replay = options_.trace && !options_.check_numerics && !CheckNumericsEnabled();

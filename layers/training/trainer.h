@@ -3,8 +3,9 @@
 // dropout goes by a sample's position in the global batch, and the schedule advances once per optimizer step.
 //
 // Steps are recorded once per shape of micro-batch and replayed after. The loss function is called again at the second
-// and the tenth use of a recording, to see that it still computes the same: a number of the user's own that changes
-// from step to step belongs in a field of the batch, or TrainerOptions.trace is to be false.
+// use of a recording, the tenth, and from there on whenever their number has doubled (20, 40, 80, ...), to see that it
+// still computes the same: a number of the user's own that changes from step to step belongs in a field of the batch,
+// or TrainerOptions.trace is to be false.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,8 @@ struct StepReport {
   int64_t samples = 0;
   double seconds = 0;
   double samples_per_second = 0;
-  // The gradients were not finite: weights, optimizer and schedule stay as they were, and `step` does not advance.
+  // The loss or a gradient was not finite: weights, optimizer and schedule stay as they were, and `step` does not
+  // advance.
   bool skipped = false;
 };
 
@@ -64,8 +66,9 @@ class Trainer {
   static absl::StatusOr<Trainer> Make(const Module& model, std::shared_ptr<Optimizer> optimizer, LossFunction loss,
                                       const TrainerOptions& options);
 
-  // One optimizer step. The error of the batch, of an op (with its line) or of the optimizer; after an error weights
-  // and optimizer are as before. A batch without samples is refused.
+  // One optimizer step. The error of the batch, of an op (with its line), of the loss function (what it throws, or a
+  // loss that depends on none of the parameters) or of the optimizer; after an error weights and optimizer are as
+  // before. A batch without samples is refused.
   absl::Status Validate(const Batch& batch) const;
   absl::StatusOr<StepReport> Step(const Batch& batch, Caller caller = Caller::Here());
 

@@ -47,7 +47,8 @@ class CustomKernel {
 
  private:
   absl::Status Run(const KernelArguments& arguments, Stream& stream, Views& inputs, Views& outputs) const {
-    const absl::Status done = custom_->Run(inputs.At(arguments.inputs), outputs.At(arguments.outputs), stream);
+    const absl::Status done = CatchExceptions(
+        [&] { return custom_->Run(inputs.At(arguments.inputs), outputs.At(arguments.outputs), stream); });
     return done.ok() ? done : Annotate(done, custom_->Name(), ": ");
   }
 

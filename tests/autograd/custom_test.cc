@@ -1,6 +1,7 @@
 #include "gemmill/autograd/custom.h"
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -95,6 +96,39 @@ TEST(CustomTest, ItsErrorsNameItAndTheCallersLine) {
   const Var y = ApplyCustom(std::make_shared<DifferentiablePowers>(), {large})[0];
   EXPECT_THAT(Message(y), AllOf(HasSubstr("Powers"), HasSubstr("element 1 is 101"), HasSubstr(Place(__FILE__, line))));
   EXPECT_FALSE(ApplyCustom(nullptr, {large})[0].ok());
+}
+
+class Throws : public DifferentiableOp {
+ public:
+  explicit Throws(const char* where) : where_(where) {}
+  std::string Name() const override { return "Throws"; }
+  absl::StatusOr<std::vector<Spec>> Infer(Specs inputs) const override {
+    ThrowIn("Infer");
+    return std::vector<Spec>{inputs[0]};
+  }
+  absl::Status Run(absl::Span<const Tensor> inputs, absl::Span<Tensor> outputs, Stream&) const override {
+    ThrowIn("Run");
+    return outputs[0].CopyFrom(inputs[0]);
+  }
+  std::vector<Var> Vjp(absl::Span<const Var>, absl::Span<const Var>, absl::Span<const Var> dout) const override {
+    ThrowIn("Vjp");
+    return {dout[0]};
+  }
+
+ private:
+  void ThrowIn(const char* here) const {
+    if (std::string(here) == where_) throw std::runtime_error("thrown here");
+  }
+  const char* where_;
+};
+
+TEST(CustomTest, WhatItThrowsIsAnError) {
+  const Var x = Parameter({1}, {});
+  for (const char* where : {"Infer", "Run", "Vjp"}) {
+    const Var y = ApplyCustom(std::make_shared<Throws>(where), {x})[0];
+    EXPECT_THAT(Message(Grad(y, {x})[0]), AllOf(HasSubstr("Throws"), HasSubstr("thrown here"))) << where;
+    EXPECT_EQ(y.ok(), std::string(where) == "Vjp");
+  }
 }
 
 }  // namespace

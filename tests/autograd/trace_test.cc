@@ -1,6 +1,7 @@
 #include "gemmill/autograd/trace.h"
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -21,6 +22,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 using Vars = std::vector<Var>;
 using Numbers = std::vector<double>;
 
@@ -67,7 +69,7 @@ TEST(TraceTest, RecordsAndRuns) {
 TEST(TraceTest, ReadingAValueIsAnErrorThatNamesBothLines) {
   std::vector<std::string> messages;
   int line = 0;
-  (void)Trace(
+  const std::string error = ErrorOf(
       [&](const Vars& in) -> Vars {
         line = __LINE__ + 1;
         const Var y = Relu(in[0]);
@@ -77,13 +79,18 @@ TEST(TraceTest, ReadingAValueIsAnErrorThatNamesBothLines) {
         messages = {Message(value), Message(item), Message(vector)};
         return {y};
       },
-      {{F32({1})}});
+      {F32({1})});
   ASSERT_EQ(messages.size(), 3u);
+  EXPECT_EQ(error, messages[0]) << "whether or not the function looks at what it was refused";
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(messages[static_cast<size_t>(i)],
                 AllOf(HasSubstr(Place(__FILE__, line)), HasSubstr(Place(__FILE__, line + 1 + i)),
-                      HasSubstr("only being recorded"), HasSubstr("Probe"), HasSubstr("TrainerOptions.trace")));
+                      HasSubstr("only being recorded"), HasSubstr("Probe"), Not(HasSubstr("Trainer"))));
   }
+  // A line that makes what it reads is named once.
+  line = __LINE__ + 1;
+  EXPECT_THAT(ErrorOf([](const Vars& in) -> Vars { return {Var::Error((in[0] + 1.0).Item().status())}; }, {F32({})}),
+              AllOf(StartsWith(Place(__FILE__, line) + ": a value was read"), Not(HasSubstr("("))));
   // Of an input, which no op made.
   EXPECT_THAT(ErrorOf([](const Vars& in) -> Vars { return {Var::Error(in[0].Item().status())}; }, {F32({})}),
               HasSubstr("an input of the Trace"));
@@ -219,7 +226,9 @@ TEST(TraceTest, ErrorsInsideComeBack) {
   EXPECT_THAT(ErrorOf([](const Vars&) -> Vars { return {Var()}; }, {}), HasSubstr("empty Var"));
   EXPECT_THAT(ErrorOf([](const Vars& in) -> Vars { return {in[0] + Var()}; }, {F32({})}), HasSubstr("empty Var"));
   EXPECT_THAT(ErrorOf(nullptr, {}), HasSubstr("empty"));
-  EXPECT_THROW((void)Trace([](const Vars&) -> Vars { throw 1; }, {}), int);
+  EXPECT_THAT(ErrorOf([](const Vars&) -> Vars { throw 1; }, {}), HasSubstr("no std::exception"));
+  EXPECT_THAT(ErrorOf([](const Vars&) -> Vars { throw std::runtime_error("no disk"); }, {}), HasSubstr("no disk"));
+  EXPECT_THAT(ErrorOf(TracedFn(), {}), HasSubstr("empty"));
   EXPECT_EQ(Recorder::Current(), nullptr);
   EXPECT_TRUE(MustTrace([](const Vars&) -> Vars { return {}; }, {}).steps.empty());
 }

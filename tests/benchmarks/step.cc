@@ -1,9 +1,10 @@
 // How long a whole training step takes (forward, backward, optimizer), beside its GEMMs alone, measured in turn in one
 // run.
 //   build/tests/benchmarks/step [--json FILE] [Google Benchmark's flags]
-// prints a table and writes {"workloads": [{"name", "seconds", "gemm_seconds", "flops", "ratio"}]}: medians of the
-// repetitions that had the machine to themselves, ratio = gemm_seconds / seconds. A workload is named sizes/batch, and
-// sizes/batch/bf16 where Precision is kBf16.
+// prints a table and writes {"workloads": [{"name", "seconds", "gemm_seconds", "flops", "ratio"}], "planning":
+// {"layers", "steps", "seconds"}}: medians of the repetitions that had the machine to themselves, ratio = gemm_seconds
+// / seconds. A workload is named sizes/batch, and sizes/batch/bf16 where Precision is kBf16. "planning" is what comes
+// before the first step of a model of 100 layers: recording it, passes and plan.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -174,6 +175,24 @@ int64_t Flops(const Workload& workload) {
   return flops;
 }
 
+constexpr int kPlannedLayers = 100;
+
+// The first run, which is not counted, makes oneDNN's primitives; they are held.
+void Planning(benchmark::State& state) {
+  const std::vector<int64_t> sizes(kPlannedLayers + 1, 256);
+  const Mlp model = Check(Mlp::Create({.sizes = sizes, .activation = Activation::kGelu}, {.seed = 1}));
+  const LossFunction loss = [&](const Inputs& in) { return CrossEntropy(model(in["x"]), in["label"]); };
+  const std::vector<FieldSpec> fields = {{"x", Spec{{256, sizes[0]}}}, {"label", Spec{{256}, DType::kI64}}};
+  const auto plan = [&] {
+    const Program program = Check(TrainingProgram(model, loss, fields));
+    state.counters["steps"] = static_cast<double>(program.steps.size());
+    return Check(MakePlan(program, Check(WorkspaceBytes(program)))).arena_bytes;
+  };
+  plan();
+  const Others others(state);
+  for (auto _ : state) benchmark::DoNotOptimize(plan());
+}
+
 // Keeps the seconds of every repetition by benchmark.
 class Collector : public benchmark::BenchmarkReporter {
  public:
@@ -185,6 +204,7 @@ class Collector : public benchmark::BenchmarkReporter {
         samples_[run.run_name.function_name].emplace_back(
             others == run.counters.end() ? 0 : others->second.value,
             run.real_accumulated_time / static_cast<double>(run.iterations));
+        if (const auto steps = run.counters.find("steps"); steps != run.counters.end()) steps_ = steps->second.value;
       }
     }
   }
@@ -203,6 +223,7 @@ class Collector : public benchmark::BenchmarkReporter {
     return seconds[kept / 2];
   }
   int disturbed() const { return disturbed_; }
+  int64_t steps() const { return static_cast<int64_t>(steps_); }  // of the planned Program
 
  private:
   static constexpr double kQuiet = 0.05;  // the most that others may use of the machine
@@ -210,6 +231,7 @@ class Collector : public benchmark::BenchmarkReporter {
 
   std::map<std::string, std::vector<std::pair<double, double>>> samples_;  // others' share, seconds
   int disturbed_ = 0;
+  double steps_ = 0;
 };
 
 int Main(int argc, char** argv) {
@@ -238,6 +260,7 @@ int Main(int argc, char** argv) {
     add("step/", Step);
     add("gemms/", Gemms);
   }
+  benchmark::RegisterBenchmark("planning", Planning)->Repetitions(kRepetitions)->MinTime(0.05)->UseRealTime();
   Collector collector;
   benchmark::RunSpecifiedBenchmarks(&collector);
 
@@ -256,11 +279,17 @@ int Main(int argc, char** argv) {
                          {"flops", Flops(workload)},
                          {"ratio", gemm_seconds / seconds}});
   }
+  nlohmann::json report = {{"workloads", workloads}};
+  if (const double seconds = collector.Median("planning"); seconds > 0) {
+    std::printf("recording, passes and plan of %d layers (%d Steps): %.2f ms\n", kPlannedLayers,
+                static_cast<int>(collector.steps()), seconds * 1e3);
+    report["planning"] = {{"layers", kPlannedLayers}, {"steps", collector.steps()}, {"seconds", seconds}};
+  }
   if (collector.disturbed() > 0)
     std::printf("%d medians are of a machine that did other work\n", collector.disturbed());
   if (json_path.empty()) return 0;
   std::ofstream file(json_path);
-  file << nlohmann::json{{"workloads", workloads}}.dump(1) << "\n";
+  file << report.dump(1) << "\n";
   if (!file.flush()) {
     std::fprintf(stderr, "error: cannot write %s\n", json_path.c_str());
     return 1;

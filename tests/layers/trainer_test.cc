@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/layers/training.h"
@@ -237,6 +239,102 @@ TEST_F(TrainerTest, ALossThatIsNoScalarOrUsesNoParameter) {
               HasSubstr("the loss function returned f32[8, 3]"));
   EXPECT_THAT(error([&](const Inputs& in) { return Loss(Mean(in["x"])); }), HasSubstr("no parameter"));
   EXPECT_THAT(error([&](const Inputs&) { return Loss(Var()); }), HasSubstr("empty Var"));
+}
+
+TEST_F(TrainerTest, ALossOfAnotherModelsParameters) {
+  const Mlp other = Classifier();
+  for (const bool trace : {true, false}) {
+    const auto step = [&](const LossFunction& loss) {
+      Trainer trainer = Trainer::Create(model_, Sgd(), loss, {.global_batch = 8, .trace = trace}).value();
+      return trainer.Step(batches_[0]).status();
+    };
+    EXPECT_THAT(
+        Message(step(ClassificationLoss(other))),
+        AllOf(HasSubstr("depends on none of the parameters"), HasSubstr("fc1.weight"), HasSubstr("trainer_test.cc:")));
+    // One of them is enough.
+    EXPECT_TRUE(step([&](const Inputs& in) {
+                  return CrossEntropy(other(in["x"]) + model_.layers()[1].bias(), in["label"]);
+                }).ok());
+  }
+}
+
+// A part of it that no parameter has to do with.
+TEST_F(TrainerTest, ALossThatIsNotFiniteSkipsTheStep) {
+  for (const double bad : {NAN, INFINITY}) {
+    for (const bool trace : {true, false}) {
+      const auto weights = Snapshot(model_);
+      const auto loss = [&](const Inputs& in) { return CrossEntropy(model_(in["x"]), in["label"]) + Mean(in["more"]); };
+      Trainer trainer =
+          Trainer::Create(model_, AdamW({.learning_rate = 0.01}), loss, {.global_batch = 8, .trace = trace}).value();
+      Batch batch = batches_[0];
+      batch.fields.push_back({"more", MakeTensor(std::vector<double>(8, bad), {8})});
+      const StepReport report = MustStep(trainer, batch);
+      EXPECT_TRUE(report.skipped);
+      EXPECT_FALSE(std::isfinite(report.loss));
+      EXPECT_TRUE(std::isfinite(report.gradient_norm));
+      EXPECT_EQ(report.step, 0);
+      EXPECT_EQ(Snapshot(model_), weights);
+    }
+  }
+}
+
+TEST_F(TrainerTest, WhatTheLossThrowsIsAnError) {
+  for (const bool trace : {true, false}) {
+    bool now = false;
+    const auto loss = [&](const Inputs& in) {
+      if (now) throw std::runtime_error("no disk");
+      return CrossEntropy(model_(in["x"]), in["label"]);
+    };
+    Trainer trainer = Trainer::Create(model_, AdamW(), loss, {.global_batch = 8, .trace = trace}).value();
+    MustStep(trainer, batches_[0]);
+    const auto weights = Snapshot(model_);
+    const auto state = StateOf(trainer);
+    now = true;
+    EXPECT_THAT(Message(trainer.Step(batches_[1]).status()),
+                AllOf(HasSubstr("no disk"), HasSubstr("the loss function"), HasSubstr("trainer_test.cc:")));
+    EXPECT_FALSE(trainer.Evaluate(Dataset::Create(batches_[0].fields).value()).ok());
+    EXPECT_EQ(Snapshot(model_), weights);
+    EXPECT_EQ(StateOf(trainer), state);
+    now = false;
+    EXPECT_EQ(MustStep(trainer, batches_[1]).step, 2);
+  }
+  EXPECT_FALSE(
+      EvaluateClassifier([](const Inputs&) -> Var { throw 1; }, Dataset::Create(batches_[0].fields).value(), 8).ok());
+}
+
+// A number of the user's own, which a trace freezes.
+TEST_F(TrainerTest, ANumberThatChangesIsFoundAtTheNextCheck) {
+  for (const auto& [change, found] : std::vector<std::pair<int, int>>{{2, 2}, {3, 10}, {11, 20}, {30, 40}, {41, 80}}) {
+    const Mlp model = Classifier();
+    int step = 0;
+    const auto loss = [&](const Inputs& in) {
+      return CrossEntropy(model(in["x"]), in["label"]) * (step < change ? 0.5 : 0.25);
+    };
+    Trainer trainer = Trainer::Create(model, Sgd(), loss, {.global_batch = 8}).value();
+    absl::Status status;
+    while (status.ok() && step < 200) {
+      ++step;
+      status = trainer.Step(batches_[0]).status();
+    }
+    EXPECT_EQ(step, found) << change;
+    EXPECT_THAT(Message(status), AllOf(HasSubstr("Fill {0.25} instead of Fill {0.5}"), HasSubstr("trainer_test.cc:"),
+                                       HasSubstr("TrainerOptions.trace")));
+    EXPECT_FALSE(trainer.Step(batches_[0]).ok()) << "again, until it is mended";
+  }
+}
+
+TEST_F(TrainerTest, ALossThatReadsAValueCannotBeRecorded) {
+  const auto loss = [&](const Inputs& in) {
+    const Loss made = CrossEntropy(model_(in["x"]), in["label"]);
+    (void)made.sum.Item().value_or(0);
+    return made;
+  };
+  Trainer recorded = Trainer::Create(model_, Sgd(), loss, {.global_batch = 8}).value();
+  EXPECT_THAT(
+      Message(recorded.Step(batches_[0]).status()),
+      AllOf(HasSubstr("only being recorded"), HasSubstr("trainer_test.cc:"), HasSubstr("TrainerOptions.trace")));
+  Trainer eager = Trainer::Create(model_, Sgd(), loss, {.global_batch = 8, .trace = false}).value();
+  MustStep(eager, batches_[0]);
 }
 
 TEST_F(TrainerTest, CheckNumericsNamesOpLayerAndRanges) {

@@ -282,7 +282,8 @@ TEST(PlanTest, ReportsWhatIsLiveAtThePeak) {
   EXPECT_EQ(plan.live_at_peak[0].name, "BroadcastTo");
   EXPECT_EQ(plan.live_at_peak[0].bytes, 16000);
   EXPECT_EQ(plan.live_at_peak[1].name, "reduce sum workspace");
-  EXPECT_THAT(PlanString(plan, 2), AllOf(HasSubstr("16704"), HasSubstr("model.cc:3"), HasSubstr("and 1 more")));
+  EXPECT_THAT(PlanString(plan, 2), AllOf(HasSubstr("16704"), HasSubstr("model.cc:3"), HasSubstr("and 1 more"),
+                                         HasSubstr("aligned to 64"), HasSubstr("peak, step 1 of 2")));
   EXPECT_THAT(Message(MakePlan(program, std::vector<int64_t>{0}).status()), HasSubstr("1 workspace sizes for 2 steps"));
 }
 

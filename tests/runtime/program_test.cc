@@ -1,5 +1,7 @@
 #include "gemmill/runtime/program.h"
 
+#include <cmath>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,8 +34,15 @@ TEST(FirstDifferenceTest, Attributes) {
   const Tensor one = MakeTensor({1}, {});
   const Program relu = Scaled(one, op::Unary{UnaryFn::kRelu});
   EXPECT_THAT(Difference(relu, Scaled(one, op::Unary{UnaryFn::kTanh})),
-              AllOf(HasSubstr("step 1"), HasSubstr("attributes"), HasSubstr("model.cc:8: tanh"), HasSubstr("relu")));
-  EXPECT_THAT(Difference(Scaled(one, op::Slice{0, 0, 2}), Scaled(one, op::Slice{0, 0, 1})), HasSubstr("model.cc:8"));
+              AllOf(HasSubstr("step 1: is tanh instead of relu"), HasSubstr("model.cc:8: tanh")));
+  EXPECT_THAT(Difference(Scaled(one, op::Slice{0, 0, 2}), Scaled(one, op::Slice{0, 0, 1})),
+              AllOf(HasSubstr("model.cc:8"), HasSubstr("Slice {axis 0, 0:1} instead of Slice {axis 0, 0:2}")));
+  const auto filled = [](double value) {
+    Builder b;
+    return b.Finish(b.Add(op::Fill{{2}, DType::kF32, value}, {}));
+  };
+  EXPECT_THAT(Difference(filled(0.5), filled(0.25)), HasSubstr("Fill {0.25} instead of Fill {0.5}"));
+  EXPECT_THAT(Difference(filled(0.1), filled(std::nextafter(0.1, 1))), HasSubstr("0.10000000000000002"));
   EXPECT_EQ(Difference(relu, Scaled(one, op::Unary{UnaryFn::kRelu}, 99)), "") << "other lines, the same steps";
 }
 
@@ -46,10 +55,11 @@ TEST(FirstDifferenceTest, ConstantsAreComparedBitByBit) {
   EXPECT_EQ(difference(one, one), "");
   EXPECT_EQ(difference(one, MakeTensor({1}, {})), "");
   EXPECT_EQ(difference(MakeTensor({NAN}, {}), MakeTensor({NAN}, {})), "");
-  EXPECT_THAT(difference(one, MakeTensor({2}, {})),
-              AllOf(HasSubstr("input 1 of step 0"), HasSubstr("constant of another value"), HasSubstr("model.cc:7")));
+  EXPECT_THAT(difference(one, MakeTensor({2}, {})), AllOf(HasSubstr("step 0: input 1 is another tensor"),
+                                                          HasSubstr("of 2 instead of 1"), HasSubstr("model.cc:7")));
+  EXPECT_THAT(difference(MakeTensor({1, 2}, {2}), MakeTensor({1, 3}, {2})), HasSubstr("a constant of other values"));
   EXPECT_NE(difference(MakeTensor({0.0}, {}), MakeTensor({-0.0}, {})), "");
-  EXPECT_NE(difference(one, MakeTensor({1}, {1})), "");
+  EXPECT_THAT(difference(one, MakeTensor({1}, {1})), HasSubstr("input 1 is bound f32[1] instead of bound f32[]"));
   // Numbers that f64 does not tell apart.
   const auto of_i64 = [](int64_t value) {
     Builder b;
@@ -76,19 +86,30 @@ TEST(FirstDifferenceTest, InputsAndOutputs) {
   const int x = b.Input({2});
   const int y = b.Unary(UnaryFn::kRelu, x);
   const int z = b.Unary(UnaryFn::kTanh, x);
-  EXPECT_THAT(Difference(b.Finish({y}), b.Finish({z})), HasSubstr("outputs"));
-  EXPECT_THAT(Difference(b.Finish({y}), b.Finish({y, z})), HasSubstr("outputs"));
+  EXPECT_THAT(Difference(b.Finish({y}), b.Finish({z})), HasSubstr("output 0 is value 2 instead of value 1"));
+  EXPECT_THAT(Difference(b.Finish({y}), b.Finish({y, z})), HasSubstr("2 outputs instead of 1"));
   const auto constant = [](double value) {
     Builder c;
     return c.Finish({c.Bound(MakeTensor({value}, {}))});
   };
-  EXPECT_THAT(Difference(constant(1), constant(2)), HasSubstr("outputs"));
+  EXPECT_THAT(Difference(constant(1), constant(2)), HasSubstr("output 0 is another tensor"));
   const auto unused = [](const Shape& shape) {
     Builder c;
     c.Input(shape);
     return c.Finish({});
   };
-  EXPECT_THAT(Difference(unused({1}), unused({2})), HasSubstr("inputs"));
+  EXPECT_THAT(Difference(unused({1}), unused({2})), HasSubstr("input 0 is input f32[2] instead of input f32[1]"));
+}
+
+TEST(ProgramStringTest, ShowsNumbersStorageAndAttributes) {
+  Builder b;
+  const int x = b.Input({4, 3});
+  const int weight = b.Bound(MakeTensor(std::vector<double>(6, 1), {2, 3}));
+  const int y = b.Add(op::MatMul{false, true}, {x, weight}, {"model.cc", 3})[0];
+  EXPECT_EQ(ProgramString(b.Finish({y})),
+            "inputs: %0 input f32[4, 3]\n"
+            "%2 f32[4, 2] = MatMul {trans_b} (%0 input f32[4, 3], %1 bound f32[2, 3])  model.cc:3\n"
+            "outputs: %2 f32[4, 2]\n");
 }
 
 class NamedOp : public CustomOp {
@@ -350,6 +371,35 @@ TEST(CheckTest, RefusesWhatCannotRun) {
   never_made.steps.pop_back();
   EXPECT_THAT(Message(Check(never_made)), HasSubstr("no step writes it"));
   EXPECT_FALSE(Replay::Create(never_made, std::make_shared<Arena>(Device::Cpu())).ok());
+}
+
+// Each is refused by all that take a Program.
+TEST(CheckTest, RefusesWhatWasPutTogetherWrong) {
+  Builder b;
+  const int x = b.Input({2});
+  const int bound = b.Bound(MakeTensor({1, 2}, {2}));
+  const int sum = b.Binary(BinaryFn::kAdd, x, bound);
+  const int shaped = b.Reshape(sum, {2, 1});
+  const Program good = b.Finish({shaped});
+  const auto refusal = [&](const std::function<void(Program&)>& spoil) {
+    Program bad = good;
+    spoil(bad);
+    EXPECT_FALSE(MakePlan(bad, std::vector<int64_t>(bad.steps.size(), 0)).ok());
+    EXPECT_FALSE(WorkspaceBytes(bad).ok());
+    EXPECT_FALSE(Replay::Create(bad, std::make_shared<Arena>(Device::Cpu())).ok());
+    return Message(Check(bad));
+  };
+  EXPECT_THAT(refusal([](Program& p) { p.inputs.clear(); }), HasSubstr("does not list"));
+  EXPECT_THAT(refusal([&](Program& p) { p.inputs.push_back(x); }), HasSubstr("given twice"));
+  EXPECT_THAT(refusal([&](Program& p) { p.inputs.push_back(sum); }), HasSubstr("no input"));
+  const Tensor empty;
+  EXPECT_THAT(refusal([&](Program& p) { p.values[1].bound = empty; }), HasSubstr("its tensor is empty"));
+  EXPECT_THAT(refusal([&](Program& p) { p.values[1].bound = MakeTensor({1}, {1}); }), HasSubstr("f32[1]"));
+  EXPECT_THAT(refusal([](Program& p) { p.steps.push_back(p.steps[0]); }), HasSubstr("written twice"));
+  EXPECT_THAT(refusal([](Program& p) { p.steps[1].inputs.clear(); }), HasSubstr("Reshape"));
+  EXPECT_THAT(refusal([](Program& p) { p.steps[1].outputs.clear(); }), HasSubstr("Reshape"));
+  EXPECT_THAT(refusal([](Program& p) { p.steps[0].inputs.pop_back(); }), HasSubstr("add"));
+  EXPECT_THAT(refusal([](Program& p) { p.steps[0].op = op::Custom{}; }), HasSubstr("no CustomOp"));
 }
 
 }  // namespace

@@ -139,6 +139,22 @@ TEST(ReplayTest, OutputsThatAreInputsOrBound) {
   EXPECT_EQ(replay.output(1).data(), bound.data());
 }
 
+TEST(ReplayTest, WithoutAnArena) {
+  EXPECT_THAT(Message(Replay::Create(Sums(2), nullptr).status()), HasSubstr("arena of a replay is null"));
+}
+
+TEST(ReplayTest, AnOutputThatIsNotThereIsEmpty) {
+  const auto arena = std::make_shared<Arena>(Device::Cpu());
+  Replay replay = MustReplay(Sums(2), arena);
+  EXPECT_FALSE(replay.output(0).valid());
+  ASSERT_TRUE(replay.Run({Filled(-1, 2), Filled(10, 2)}).ok());
+  EXPECT_EQ(Doubles(replay.output(0)), Numbers({11, 11}));
+  EXPECT_FALSE(replay.output(1).valid());
+  EXPECT_THAT(Message(replay.output(1).ToDoubles().status()), HasSubstr("empty Tensor"));
+  const Replay large = MustReplay(Sums(5000), arena);
+  EXPECT_FALSE(replay.output(0).valid()) << "its bytes went with the smaller arena";
+}
+
 TEST(ReplayTest, Watch) {
   Builder b;
   const int x = b.Reshape(b.Input({2}), {2, 1});
