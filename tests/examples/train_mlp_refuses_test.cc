@@ -78,7 +78,7 @@ TEST(TrainMlpRefusesTest, Sizes) {
 TEST(TrainMlpRefusesTest, BatchesThatDoNotFit) {
   ExpectRefuses("--epochs 1 --global_batch 100 --micro_batch 133", {"--micro_batch is 133, expected 0 to 100"});
   ExpectRefuses("--epochs 1 --micro_batch 33", {"--micro_batch is 33, expected 0 to 32"});
-  ExpectRefuses("--epochs 1 --global_batch 100000", {"--global_batch is 100000, expected 0 to 1437"});
+  ExpectRefuses("--epochs 1 --global_batch 100000", {"--global_batch is 100000, expected 1 to 1437"});
 }
 
 TEST(TrainMlpRefusesTest, Names) {
