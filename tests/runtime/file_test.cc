@@ -251,9 +251,13 @@ TEST_F(WriteFileTest, DirectoriesThatCannotBeWrittenTo) {
   ASSERT_EQ(chmod(directory_.c_str(), 0555), 0);
   // Root may write anywhere.
   const bool root = geteuid() == 0;
-  if (root) ASSERT_EQ(seteuid(65534), 0);
+  if (root) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
   const absl::Status status = WriteFile(path_, "new");
-  if (root) ASSERT_EQ(seteuid(0), 0);
+  if (root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
   EXPECT_EQ(Read(path_), "old");
 }
