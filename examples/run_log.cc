@@ -29,6 +29,7 @@ absl::Status RunLog::WriteLine(const std::string& line) {
 }
 
 absl::Status RunLog::Step(const StepReport& report, int64_t epoch, int64_t steps_in_all) {
+  if (!report.note.empty()) absl::PrintF("%s\n", report.note);
   if (report.skipped) absl::PrintF("step after %d skipped: its gradients were not finite\n", report.step);
   const auto now = std::chrono::steady_clock::now();
   if (terminal_ && now - last_drawn_ > std::chrono::milliseconds(100)) {
@@ -44,6 +45,26 @@ absl::Status RunLog::Step(const StepReport& report, int64_t epoch, int64_t steps
                          {"gradient_norm", report.gradient_norm},
                          {"samples_per_s", report.samples_per_second}};
   if (report.skipped) line["skipped"] = true;
+  return WriteLine(line.dump());
+}
+
+absl::Status RunLog::Plan(const PlanEvent& event) {
+  const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  absl::PrintF(
+      "%sstep %d  micro-batch %d: %s; memory predicted %.2f MiB, measured %.2f, budget %.1f; up to %d would fit; decided "
+      "in %.1f ms\n",
+      terminal_ ? "\r\033[K" : "", event.step, event.micro_batch, event.reason, mib(event.predicted_bytes),
+      mib(event.measured_bytes), mib(event.budget_bytes), event.max_micro_batch, event.decide_seconds * 1e3);
+  std::fflush(stdout);
+  const nlohmann::json line = {{"event", "plan"},
+                               {"step", event.step},
+                               {"micro_batch", event.micro_batch},
+                               {"predicted_bytes", event.predicted_bytes},
+                               {"measured_bytes", event.measured_bytes},
+                               {"resident_bytes", event.resident_bytes},
+                               {"budget_bytes", event.budget_bytes},
+                               {"max_micro_batch", event.max_micro_batch},
+                               {"reason", event.reason}};
   return WriteLine(line.dump());
 }
 

@@ -20,6 +20,9 @@ class RunLog {
   // {"step", "epoch", "loss", "learning_rate", "gradient_norm", "samples_per_s"}, and "skipped" where it was.
   // On a terminal, a line of progress that is written over.
   absl::Status Step(const StepReport& report, int64_t epoch, int64_t steps_in_all);
+  // {"event": "plan", "step", "micro_batch", "predicted_bytes", "measured_bytes", "resident_bytes", "budget_bytes",
+  // "max_micro_batch", "reason"}, and a line.
+  absl::Status Plan(const PlanEvent& event);
   // {"event": "evaluation", "step", "epoch", "loss", "accuracy", "samples"}, and a line.
   absl::Status Evaluated(const Evaluation& evaluation, int64_t step, int64_t epoch, int64_t epochs, double train_loss,
                          double samples_per_second);

@@ -6,6 +6,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
+#include "gemmill/examples/memory_options.h"
 #include "gemmill/examples/run_log.h"
 #include "gemmill/examples/run_options.h"
 #include "gemmill/gemmill.h"
@@ -13,7 +14,13 @@
 ABSL_FLAG(std::string, data, GEMMILL_SAMPLES, "directory with MNIST's four IDX files, .gz or not");
 ABSL_FLAG(int64_t, epochs, 0, "passes over the training set; 0: 5, or as many as make 1,000 steps");
 ABSL_FLAG(int64_t, global_batch, 0, "samples per optimizer step; 0: samples / 128, but 32 to 128");
-ABSL_FLAG(int64_t, micro_batch, 0, "samples per forward and backward pass, accumulated; 0: the global batch");
+ABSL_FLAG(std::string, micro_batch, "auto",
+          "samples per forward and backward pass, accumulated; auto: the fastest that fits into memory, 0: the global "
+          "batch");
+ABSL_FLAG(std::string, memory_budget, "",
+          "most memory of the training, such as 2GiB, 512MB or 50%; @FILE reads it from a file before every step; empty: "
+          "what the machine has left");
+ABSL_FLAG(bool, tune_micro_batch, false, "of --micro_batch auto: time sizes on the first steps instead of predicting");
 ABSL_FLAG(std::string, hidden, "512,512", "widths of the hidden layers");
 ABSL_FLAG(std::string, activation, "gelu", "gelu, gelu_tanh, relu, tanh, silu or sigmoid");
 ABSL_FLAG(double, dropout, 0, "share of hidden units dropped in training");
@@ -34,13 +41,18 @@ ABSL_FLAG(std::string, profile, "", "file for a trace of the last steps, which o
 namespace gemmill::examples {
 namespace {
 
+absl::StatusOr<MemoryOptions> MemoryFlags() {
+  return ParseMemoryOptions(absl::GetFlag(FLAGS_micro_batch), absl::GetFlag(FLAGS_memory_budget),
+                            absl::GetFlag(FLAGS_tune_micro_batch), absl::GetFlag(FLAGS_check_numerics));
+}
+
 absl::Status CheckFlags() {
   if (absl::GetFlag(FLAGS_data).empty()) {
     return InvalidArgument("--data is empty, expected a directory with MNIST's four IDX files");
   }
   GM_RETURN_IF_ERROR(CheckRange("epochs", absl::GetFlag(FLAGS_epochs), 0));
   GM_RETURN_IF_ERROR(CheckRange("global_batch", absl::GetFlag(FLAGS_global_batch), 0));
-  GM_RETURN_IF_ERROR(CheckRange("micro_batch", absl::GetFlag(FLAGS_micro_batch), 0));
+  GM_RETURN_IF_ERROR(MemoryFlags().status());
   GM_RETURN_IF_ERROR(CheckRange("threads", absl::GetFlag(FLAGS_threads), 0, 1024));
   GM_RETURN_IF_ERROR(CheckRange("seed", absl::GetFlag(FLAGS_seed), 0));
   GM_RETURN_IF_ERROR(CheckRange("learning_rate", absl::GetFlag(FLAGS_learning_rate), 0, 1e6));
@@ -118,16 +130,22 @@ absl::Status Train() {
                                                     .activation = activation,
                                                     .dropout = static_cast<float>(absl::GetFlag(FLAGS_dropout))},
                                                    {.seed = seed, .device = device}));
+  GM_ASSIGN_OR_RETURN(const MemoryOptions memory, MemoryFlags());
+  GM_ASSIGN_OR_RETURN(RunLog log, RunLog::Open(absl::GetFlag(FLAGS_metrics)));
+  absl::Status told;
   GM_ASSIGN_OR_RETURN(
       Trainer trainer,
       Trainer::Make(model, optimizer, [&](const Inputs& in) { return CrossEntropy(model(in["x"]), in["label"]); },
                     {.global_batch = global_batch,
-                     .micro_batch = absl::GetFlag(FLAGS_micro_batch),
+                     .micro_batch = memory.micro_batch,
                      .clip_norm = absl::GetFlag(FLAGS_clip_norm),
                      .schedule = schedule,
                      .seed = seed,
-                     .check_numerics = absl::GetFlag(FLAGS_check_numerics)}));
-  GM_ASSIGN_OR_RETURN(RunLog log, RunLog::Open(absl::GetFlag(FLAGS_metrics)));
+                     .check_numerics = absl::GetFlag(FLAGS_check_numerics),
+                     .evaluation = ClassifierSums([&](const Inputs& in) { return model(in["x"]); }),
+                     .memory_budget = memory.budget,
+                     .tune_micro_batch = memory.tune,
+                     .on_plan = [&](const PlanEvent& event) { told.Update(log.Plan(event)); }}));
   Profile profile;
   const std::string profile_path = absl::GetFlag(FLAGS_profile);
   if (!profile_path.empty()) {
@@ -137,10 +155,9 @@ absl::Status Train() {
   }
 
   absl::PrintF(
-      "%s\n%d training and %d test samples, %d classes; %d epochs of %d steps, global batch %d, micro-batch %d, "
-      "%s, %d threads\n",
+      "%s\n%d training and %d test samples, %d classes; %d epochs of %d steps, global batch %d, %s, %d threads\n",
       Summary(model), train.size(), test.size(), classes, epochs, steps_per_epoch, global_batch,
-      trainer.options().micro_batch, device.ToString(), NumThreads());
+      device.ToString(), NumThreads());
   Evaluation evaluation;
   double seconds = 0;
   int64_t samples = 0;
@@ -150,6 +167,7 @@ absl::Status Train() {
     int64_t epoch_samples = 0;
     for (const Batch& batch : loader) {
       GM_ASSIGN_OR_RETURN(const StepReport report, trainer.Step(batch));
+      GM_RETURN_IF_ERROR(told);
       GM_RETURN_IF_ERROR(log.Step(report, epoch, steps));
       loss_sum += report.loss * static_cast<double>(report.samples);
       epoch_seconds += report.seconds;
@@ -157,8 +175,7 @@ absl::Status Train() {
     }
     seconds += epoch_seconds;
     samples += epoch_samples;
-    GM_ASSIGN_OR_RETURN(evaluation,
-                        EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, test, 1024, device));
+    GM_ASSIGN_OR_RETURN(evaluation, trainer.Evaluate(test));
     GM_RETURN_IF_ERROR(log.Evaluated(evaluation, trainer.steps(), epoch, epochs,
                                      loss_sum / static_cast<double>(epoch_samples),
                                      static_cast<double>(epoch_samples) / epoch_seconds));

@@ -4,12 +4,17 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "gemmill/data/dataset.h"
+#include "gemmill/data/loader.h"
 #include "gemmill/layers/training/micro_batch.h"
+#include "gemmill/runtime/replay.h"
 
 namespace gemmill {
 
@@ -33,10 +38,41 @@ absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, cons
 // Scalars of a batch, each to be summed over all batches.
 using BatchSums = std::function<std::vector<Var>(const Inputs& inputs, int64_t samples)>;
 
+// Of classes: the loss's sum and count, and how many samples' largest logit is their label.
+BatchSums ClassifierSums(LogitsFunction logits, const std::string& label = "label", Caller caller = Caller::Here());
+
+// Their Program for `samples` with `fields`, passes included.
+absl::StatusOr<Program> EvaluationProgram(const BatchSums& sums, absl::Span<const FieldSpec> fields, int64_t samples);
+
+// BatchSums recorded for each size of batch, and replayed in one arena.
+class RecordedSums {
+ public:
+  // With `grow` the arena becomes as large as they need; else batches that need more are computed in parts.
+  RecordedSums(BatchSums sums, std::shared_ptr<Arena> arena, bool grow)
+      : sums_(std::move(sums)), arena_(std::move(arena)), grow_(grow) {}
+
+  // Adds the sums of samples [start, stop) to `totals`.
+  absl::Status Add(const Batch& batch, int64_t start, int64_t stop, std::vector<double>& totals);
+
+ private:
+  struct Recorded {
+    std::vector<FieldSpec> fields;
+    Replay replay;
+  };
+  absl::StatusOr<Replay*> ReplayOf(std::vector<FieldSpec> fields, int64_t samples);
+
+  BatchSums sums_;
+  std::shared_ptr<Arena> arena_;
+  bool grow_;
+  std::vector<std::unique_ptr<Recorded>> recorded_;
+};
+
 // The sums over `dataset`, `batch` samples at a time, the last batch with fewer; with `replay`, `sums` is recorded once
 // for each size of batch.
 absl::StatusOr<std::vector<double>> SumOver(const Dataset& dataset, int64_t batch, Device device, bool replay,
                                             const BatchSums& sums);
+// As above, with what is recorded kept for the next time.
+absl::StatusOr<std::vector<double>> SumOver(const Dataset& dataset, int64_t batch, RecordedSums& recorded);
 
 class Stopwatch {
  public:
