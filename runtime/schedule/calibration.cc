@@ -23,7 +23,7 @@
 namespace gemmill {
 namespace {
 
-constexpr int kVersion = 1;               // of what is measured and how
+constexpr int kVersion = 2;               // of what is measured and how
 constexpr double kLaunchSeconds = 3e-6;  // of a GPU's kernel, about
 constexpr double kSecondsEach = 0.02;     // of measuring one number
 constexpr int64_t kLargest = 16 << 20;    // elements of the pass that memory bounds
@@ -131,8 +131,9 @@ Calibration Calibration::Of(const Roofline& roofline) {
   return calibration;
 }
 
-absl::StatusOr<Calibration> MeasureCalibration() {
+absl::StatusOr<Calibration> MeasureCalibration(bool* disturbed) {
   Calibration calibration;
+  bool out_of_order = false;
   for (size_t role = 0; role < calibration.gemm_flops_per_second.size(); ++role) {
     for (size_t i = 0; i < Calibration::kSamples.size(); ++i) {
       GM_ASSIGN_OR_RETURN(calibration.gemm_flops_per_second[role][i], GemmRateOf(role, Calibration::kSamples[i]));
@@ -144,6 +145,22 @@ absl::StatusOr<Calibration> MeasureCalibration() {
   for (size_t i = 0; i < calibration.bytes_per_second.size(); ++i) {
     GM_ASSIGN_OR_RETURN(calibration.bytes_per_second[i], ByteRateOf(touched[i]));
   }
+  // More samples run no slower, and nearer memory neither; single samples have a path of their own.
+  for (auto& rates : calibration.gemm_flops_per_second) {
+    for (size_t i = 2; i < rates.size(); ++i) {
+      out_of_order = out_of_order || rates[i] < 0.8 * rates[i - 1];
+      rates[i] = std::max(rates[i], rates[i - 1]);
+    }
+  }
+  for (size_t i = calibration.bytes_per_second.size() - 1; i-- > 0;) {
+    double& rate = calibration.bytes_per_second[i];
+    out_of_order = out_of_order || rate < 0.8 * calibration.bytes_per_second[i + 1];
+    rate = std::max(rate, calibration.bytes_per_second[i + 1]);
+  }
+  GM_ASSIGN_OR_RETURN(const double again, GemmRateOf(0, Calibration::kSamples[4]));
+  const double before = calibration.gemm_flops_per_second[0][4];
+  out_of_order = out_of_order || again < 0.8 * before || before < 0.8 * again;
+  if (disturbed != nullptr) *disturbed = out_of_order;
   const Spec one{{1}};
   GM_ASSIGN_OR_RETURN(calibration.seconds_per_step, Seconds(op::Unary{UnaryFn::kRelu}, {&one, 1}, one));
   return calibration;
@@ -186,9 +203,11 @@ absl::StatusOr<Calibration> CalibrationOfThisMachine(std::string* note) {
   text << std::ifstream(path).rdbuf();
   absl::StatusOr<Calibration> calibration = ParseCalibration(text.str(), key);
   if (!calibration.ok()) {
-    GM_ASSIGN_OR_RETURN(calibration, MeasureCalibration());
-    const absl::Status saved = path.empty() ? InvalidArgument("neither XDG_CACHE_HOME nor HOME is set")
-                                            : WriteFile(path, CalibrationJson(*calibration, key));
+    bool disturbed = false;
+    GM_ASSIGN_OR_RETURN(calibration, MeasureCalibration(&disturbed));
+    absl::Status saved = path.empty() ? InvalidArgument("neither XDG_CACHE_HOME nor HOME is set")
+                                      : absl::OkStatus();
+    if (saved.ok() && !disturbed) saved = WriteFile(path, CalibrationJson(*calibration, key));
     if (!saved.ok() && note != nullptr) {
       *note = absl::StrCat("the calibration of this machine could not be saved, and is measured in each run: ",
                            std::string(saved.message()));

@@ -39,16 +39,17 @@ struct Calibration {
   static Calibration Of(const Roofline& roofline);
 };
 
-// Of this machine in f32 at the present number of threads, about half a second of measuring.
-absl::StatusOr<Calibration> MeasureCalibration();
+// Of this machine in f32 at the present number of threads, about half a second of measuring. `disturbed` tells that
+// other work came between: numbers that measured twice differ, or slower from nearer memory. Such are put in order.
+absl::StatusOr<Calibration> MeasureCalibration(bool* disturbed = nullptr);
 
 std::string CalibrationJson(const Calibration& calibration, const std::string& key);
 // InvalidArgument for what is no calibration of this key.
 absl::StatusOr<Calibration> ParseCalibration(const std::string& json, const std::string& key);
 
 // The saved one of this CPU, number of threads and version: $XDG_CACHE_HOME/gemmill/calibration-<...>.json, or
-// ~/.cache/gemmill. Where there is none that can be read it is measured and saved; a file that cannot be written is told
-// in `note`, and the run goes on. Once per process and number of threads.
+// ~/.cache/gemmill. Where there is none that can be read it is measured and, unless it was disturbed, saved; a file that
+// cannot be written is told in `note`, and the run goes on. Once per process and number of threads.
 absl::StatusOr<Calibration> CalibrationOfThisMachine(std::string* note = nullptr);
 
 }  // namespace gemmill
