@@ -16,10 +16,16 @@ template <typename Add>
 absl::StatusOr<std::vector<double>> SumOfBatches(const Dataset& dataset, int64_t batch_size, const Add& add) {
   const NoGradScope no_grad;
   std::vector<double> totals;
-  GM_ASSIGN_OR_RETURN(
-      Loader loader, Loader::Create(dataset, {.global_batch = std::min(batch_size, dataset.size()), .shuffle = false}));
+  // Batches are data of the host's, and none is read ahead for an epoch that does not come.
+  const std::shared_ptr<MemoryAccount> account = MemoryAccountScope::Current();
+  const MemoryAccountScope host_data(nullptr);
+  const int64_t size = std::min(batch_size, dataset.size());
+  const int64_t ahead = size > 0 ? std::min<int64_t>(2, (dataset.size() - 1) / size) : 0;
+  GM_ASSIGN_OR_RETURN(Loader loader,
+                      Loader::Create(dataset, {.global_batch = size, .shuffle = false, .prefetch = ahead}));
   for (const Batch& batch : loader) {
     GM_RETURN_IF_ERROR(batch.status);
+    const MemoryAccountScope counted(account);
     GM_RETURN_IF_ERROR(add(batch, totals));
   }
   if (totals.empty()) return InvalidArgument("the data set has no samples to evaluate");

@@ -24,8 +24,8 @@ BatchSums LossSums(const LossFunction& loss, Caller caller) {
 
 // The smallest budget of which `bytes` remain beside the reserve.
 int64_t BudgetFor(int64_t bytes) {
-  int64_t budget = std::min(bytes / 19 * 20 + 20, bytes + (int64_t{256} << 20));
-  while (budget - MemoryReserve(budget) < bytes) ++budget;
+  int64_t budget = bytes + std::min(bytes / 19 + 2, int64_t{256} << 20);
+  while (budget - 1 - MemoryReserve(budget - 1) >= bytes) --budget;
   return budget;
 }
 

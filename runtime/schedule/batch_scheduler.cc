@@ -117,12 +117,12 @@ absl::Status BatchScheduler::StartTuning(int64_t usable_bytes) {
   for (const int64_t size : chooser_.ladder()) {
     GM_ASSIGN_OR_RETURN(const StepPrediction prediction, chooser_.At(size));
     if (prediction.bytes > usable_bytes) break;
-    fastest.emplace_back(prediction.seconds, size);
+    fastest.emplace_back(prediction.seconds, -size);  // of equal ones the larger first
   }
   std::sort(fastest.begin(), fastest.end());
-  for (const auto& [seconds, size] : fastest) {
+  for (const auto& [seconds, minus_size] : fastest) {
     if (timed_.size() == kMostTimed || seconds > kWorthTiming * fastest.front().first) break;
-    timed_.push_back({size, std::numeric_limits<double>::infinity(), 0});
+    timed_.push_back({-minus_size, std::numeric_limits<double>::infinity(), 0});
   }
   now_timed_ = timed_.size() - 1;
   return absl::OkStatus();
