@@ -92,16 +92,27 @@ absl::StatusOr<std::optional<BatchDecision>> BatchScheduler::Next(int64_t budget
   if (!timed_.empty()) return NextTimed(budget_bytes);
   GM_ASSIGN_OR_RETURN(const MicroBatchChoice choice, chooser_.Choose(usable));
   current_.max_micro_batch = choice.max_micro_batch;
-  if (choice.micro_batch <= current_.micro_batch) {
+  GM_ASSIGN_OR_RETURN(const int64_t best, Best(usable));
+  if (best <= current_.micro_batch) {
     streak_ = 0;
     return std::nullopt;
   }
   least_usable_ = streak_ == 0 ? usable : std::min(least_usable_, usable);
   if (++streak_ < grow_after_) return std::nullopt;
   const int steps = std::exchange(grow_after_, kGrowAfter);
-  GM_ASSIGN_OR_RETURN(const MicroBatchChoice larger, chooser_.Choose(least_usable_));
-  return Take(larger.micro_batch, absl::StrFormat("grown: for %d steps there was room, %s or more", steps,
+  GM_ASSIGN_OR_RETURN(const int64_t larger, Best(least_usable_));
+  return Take(larger, absl::StrFormat("grown: for %d steps there was room, %s or more", steps,
                                                   Mib(least_usable_)));
+}
+
+absl::StatusOr<int64_t> BatchScheduler::Best(int64_t usable_bytes) {
+  if (timed_fastest_ > 0) {
+    GM_ASSIGN_OR_RETURN(const StepPrediction timed, chooser_.At(timed_fastest_));
+    if (timed.bytes <= usable_bytes) return timed_fastest_;
+  }
+  GM_ASSIGN_OR_RETURN(const MicroBatchChoice choice,
+                      chooser_.Choose(usable_bytes, timed_fastest_ > 0 ? timed_fastest_ : INT64_MAX));
+  return choice.micro_batch;
 }
 
 absl::StatusOr<std::optional<BatchDecision>> BatchScheduler::AfterFailedAllocation() {
@@ -150,6 +161,7 @@ absl::StatusOr<std::optional<BatchDecision>> BatchScheduler::NextTimed(int64_t b
   }
   timed_.clear();
   options_.tune = false;
+  timed_fastest_ = chosen;
   return Take(chosen, absl::StrCat("timed fastest; samples/s by size: ", times));
 }
 

@@ -60,6 +60,8 @@ class BatchScheduler {
 
   absl::StatusOr<std::optional<BatchDecision>> First(int64_t budget_bytes);
   absl::StatusOr<std::optional<BatchDecision>> Take(int64_t micro_batch, std::string reason);
+  // The best size for growing: what was timed fastest, where it fits.
+  absl::StatusOr<int64_t> Best(int64_t usable_bytes);
   absl::Status StartTuning(int64_t usable_bytes);
   absl::StatusOr<std::optional<BatchDecision>> NextTimed(int64_t budget_bytes);
 
@@ -73,6 +75,7 @@ class BatchScheduler {
   // Of tuning.
   std::vector<Timed> timed_;
   size_t now_timed_ = 0;
+  int64_t timed_fastest_ = 0;
 };
 
 }  // namespace gemmill

@@ -61,7 +61,7 @@ TEST(MemoryPlan, TheLargestThatFitsIsTheEdgeOfTheLadder) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const RandomModel model(seed);
-    const int64_t global_batch = std::uniform_int_distribution<int64_t>(1, 300)(random);
+    const int64_t global_batch = std::uniform_int_distribution<int64_t>(1, seed % 20 == 0 ? 300 : 40)(random);
     const auto report = [&](int64_t micro_batch, int64_t budget) {
       return MakeMemoryReport(model, model.loss(), AdamW(), model.fields(),
                               {.device = seed % 2 == 0 ? "cpu" : "h100",
