@@ -18,13 +18,10 @@ namespace {
 absl::StatusOr<MemoryReport> Report(const ExplainMemoryOptions& options, DType dtype, MemoryReportOptions report) {
   GM_ASSIGN_OR_RETURN(const Mlp model, Mlp::Create({.sizes = options.sizes, .activation = options.activation},
                                                    {.dtype = dtype, .reserve_only = true}));
-  const LossFunction loss = [&](const Inputs& in) {
-    return options.loss(model(in["x"]), in[options.target.name]);
-  };
+  const LossFunction loss = [&](const Inputs& in) { return options.loss(model(in["x"]), in[options.target.name]); };
   FieldSpec target = options.target;
   if (IsFloating(target.spec.dtype)) target.spec.dtype = dtype;
-  return MakeMemoryReport(model, loss, AdamW(), {{"x", Spec{{1, options.sizes[0]}, dtype}}, target},
-                          std::move(report));
+  return MakeMemoryReport(model, loss, AdamW(), {{"x", Spec{{1, options.sizes[0]}, dtype}}, target}, std::move(report));
 }
 
 absl::StatusOr<int64_t> BudgetBytes(const ExplainMemoryOptions& options) {
@@ -46,9 +43,8 @@ absl::StatusOr<int64_t> BudgetBytes(const ExplainMemoryOptions& options) {
 
 absl::Status ExplainMemory(const ExplainMemoryOptions& options) {
   GM_ASSIGN_OR_RETURN(const MemoryOptions memory, ParseMemoryOptions(options.micro_batch, "", false, false));
-  MemoryReportOptions report_options{.device = options.device,
-                                     .global_batch = options.global_batch,
-                                     .micro_batch = memory.micro_batch.samples};
+  MemoryReportOptions report_options{
+      .device = options.device, .global_batch = options.global_batch, .micro_batch = memory.micro_batch.samples};
   if (!memory.micro_batch.automatic && report_options.micro_batch == 0) {
     report_options.micro_batch = options.global_batch;
   }

@@ -51,7 +51,8 @@ absl::Status RunLog::Step(const StepReport& report, int64_t epoch, int64_t steps
 absl::Status RunLog::Plan(const PlanEvent& event) {
   const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   absl::PrintF(
-      "%sstep %d  micro-batch %d: %s; memory predicted %.2f MiB, measured %.2f, budget %.1f; up to %d would fit; decided "
+      "%sstep %d  micro-batch %d: %s; memory predicted %.2f MiB, measured %.2f, budget %.1f; up to %d would fit; "
+      "decided "
       "in %.1f ms\n",
       terminal_ ? "\r\033[K" : "", event.step, event.micro_batch, event.reason, mib(event.predicted_bytes),
       mib(event.measured_bytes), mib(event.budget_bytes), event.max_micro_batch, event.decide_seconds * 1e3);

@@ -17,9 +17,10 @@ ABSL_FLAG(int64_t, global_batch, 0, "samples per optimizer step; 0: samples / 12
 ABSL_FLAG(std::string, micro_batch, "auto",
           "samples per forward and backward pass, accumulated; auto: the fastest that fits into memory, 0: the global "
           "batch");
-ABSL_FLAG(std::string, memory_budget, "",
-          "most memory of the training, such as 2GiB, 512MB or 50%; @FILE reads it from a file before every step; empty: "
-          "what the machine has left");
+ABSL_FLAG(
+    std::string, memory_budget, "",
+    "most memory of the training, such as 2GiB, 512MB or 50%; @FILE reads it from a file before every step; empty: "
+    "what the machine has left");
 ABSL_FLAG(bool, tune_micro_batch, false, "of --micro_batch auto: time sizes on the first steps instead of predicting");
 ABSL_FLAG(std::string, hidden, "512,512", "widths of the hidden layers");
 ABSL_FLAG(std::string, activation, "gelu", "gelu, gelu_tanh, relu, tanh, silu or sigmoid");
@@ -156,8 +157,8 @@ absl::Status Train() {
 
   absl::PrintF(
       "%s\n%d training and %d test samples, %d classes; %d epochs of %d steps, global batch %d, %s, %d threads\n",
-      Summary(model), train.size(), test.size(), classes, epochs, steps_per_epoch, global_batch,
-      device.ToString(), NumThreads());
+      Summary(model), train.size(), test.size(), classes, epochs, steps_per_epoch, global_batch, device.ToString(),
+      NumThreads());
   Evaluation evaluation;
   double seconds = 0;
   int64_t samples = 0;

@@ -39,19 +39,17 @@ absl::StatusOr<StepMemoryOptions> PlannerOf(const Module& model, const LossFunct
     return result;
   };
   const auto micro_batch = [=, totals = planner.totals](int64_t samples, bool first) -> absl::StatusOr<Program> {
-    GM_ASSIGN_OR_RETURN(const Program program,
-                        TraceMicroBatch(loss, sized(samples), samples, trained, first, totals));
+    GM_ASSIGN_OR_RETURN(const Program program, TraceMicroBatch(loss, sized(samples), samples, trained, first, totals));
     return passes::Default(program);
   };
   const BatchSums sums = [loss](const Inputs& inputs, int64_t samples) {
     const Loss counted = Counted(loss(inputs), samples, Caller::Here());
     return std::vector<Var>{counted.sum, counted.count};
   };
-  planner.programs = {
-      .first = [=](int64_t samples) { return micro_batch(samples, true); },
-      .further = [=](int64_t samples) { return micro_batch(samples, false); },
-      .evaluation = [=](int64_t samples) { return EvaluationProgram(sums, sized(samples), samples); },
-      .norm = [totals = planner.totals] { return GradientNormProgram(totals, Caller::Here()); }};
+  planner.programs = {.first = [=](int64_t samples) { return micro_batch(samples, true); },
+                      .further = [=](int64_t samples) { return micro_batch(samples, false); },
+                      .evaluation = [=](int64_t samples) { return EvaluationProgram(sums, sized(samples), samples); },
+                      .norm = [totals = planner.totals] { return GradientNormProgram(totals, Caller::Here()); }};
   planner.lasting = LastingMemory(model.named_parameters(), trained, optimizer);
   planner.parameters = model.named_parameters();
   planner.global_batch = options.global_batch;
@@ -83,7 +81,8 @@ void AdviseRecomputing(const StepMemory::Peak& peak, std::vector<MemoryAdvice>& 
   }
   std::vector<MemoryAdvice> recomputing;
   for (const auto& [layer, kept] : layers) {
-    if (layers.size() > 1) recomputing.push_back({absl::StrCat("recompute layer ", layer, " on the way back"), kept.all});
+    if (layers.size() > 1)
+      recomputing.push_back({absl::StrCat("recompute layer ", layer, " on the way back"), kept.all});
   }
   std::stable_sort(recomputing.begin(), recomputing.end(),
                    [](const auto& a, const auto& b) { return a.saved_bytes > b.saved_bytes; });
@@ -107,8 +106,8 @@ absl::Status Advise(StepMemory& memory, const StepMemory::Peak& peak, const Memo
   int64_t state = 0;
   for (const MemoryItem& item : memory.options().lasting) state += item.role == "optimizer state" ? item.bytes : 0;
   if (state > 0 && options.ranks > 1) {
-    advice.push_back({absl::StrCat("optimizer state divided over ", options.ranks, " ranks"),
-                      state - state / options.ranks});
+    advice.push_back(
+        {absl::StrCat("optimizer state divided over ", options.ranks, " ranks"), state - state / options.ranks});
   }
   std::erase_if(advice, [](const MemoryAdvice& piece) { return piece.saved_bytes <= 0; });
   std::stable_sort(advice.begin(), advice.end(),
@@ -120,7 +119,8 @@ absl::Status Advise(StepMemory& memory, const StepMemory::Peak& peak, const Memo
 
 absl::StatusOr<MemoryReport> MakeMemoryReport(const Module& model, const LossFunction& loss, const Optimizer& optimizer,
                                               absl::Span<const FieldSpec> fields, const MemoryReportOptions& options) {
-  if (options.global_batch < 1) return InvalidArgument("global_batch is ", options.global_batch, ", expected 1 or more");
+  if (options.global_batch < 1)
+    return InvalidArgument("global_batch is ", options.global_batch, ", expected 1 or more");
   if (options.micro_batch < 0 || options.micro_batch > options.global_batch) {
     return InvalidArgument("micro_batch is ", options.micro_batch, ", expected 1 to the global_batch of ",
                            options.global_batch);
@@ -160,16 +160,17 @@ absl::StatusOr<MemoryReport> MakeMemoryReport(const Module& model, const LossFun
 }
 
 std::string MemoryReportString(const MemoryReport& report) {
-  std::string text = absl::StrFormat(
-      "training in micro-batches of %d (of a global batch of %d) on %s: %s, of a budget of %s: %s\n", report.micro_batch,
-      report.global_batch, report.device, Gib(report.predicted_bytes), Gib(report.budget_bytes),
-      report.fits ? "fits" : "does not fit");
+  std::string text =
+      absl::StrFormat("training in micro-batches of %d (of a global batch of %d) on %s: %s, of a budget of %s: %s\n",
+                      report.micro_batch, report.global_batch, report.device, Gib(report.predicted_bytes),
+                      Gib(report.budget_bytes), report.fits ? "fits" : "does not fit");
   if (report.max_micro_batch > 0) {
     absl::StrAppendFormat(&text, "largest micro-batch that fits: %d\n", report.max_micro_batch);
   } else {
     absl::StrAppend(&text, "not even one sample fits\n");
   }
-  absl::StrAppendFormat(&text, "a step takes %.3g s at least, update apart; decided in %.1f ms, of which kernels %.1f ms\n",
+  absl::StrAppendFormat(&text,
+                        "a step takes %.3g s at least, update apart; decided in %.1f ms, of which kernels %.1f ms\n",
                         report.predicted_seconds, report.decide_seconds * 1e3, report.kernel_seconds * 1e3);
   absl::StrAppend(&text, "\nlive at the peak, in bytes:\n", MemoryTable(report.live_at_peak, 16));
   if (!report.advice.empty()) absl::StrAppend(&text, "\nwhat would save memory:\n");

@@ -1,5 +1,6 @@
-// MemoryReport: does training fit into a device's memory, at which micro-batch, what is live at the peak, and what would
-// help. A dry run: nothing is computed and nothing is allocated, and the device need not be there. Of one's own model:
+// MemoryReport: does training fit into a device's memory, at which micro-batch, what is live at the peak, and what
+// would help. A dry run: nothing is computed and nothing is allocated, and the device need not be there. Of one's own
+// model:
 //
 //   GM_ASSIGN_OR_RETURN(MemoryReport report, MakeMemoryReport(model, loss, AdamW(), {{"x", {{1, 784}}}, ...},
 //                                                             {.device = "h100", .global_batch = 65536}));

@@ -74,22 +74,6 @@ std::vector<MemoryItem> LastingMemory(absl::Span<const NamedParameter> all, absl
   return items;
 }
 
-std::vector<MemoryItem> OtherBound(const Program& program, absl::Span<const NamedParameter> all,
-                                   absl::Span<const Tensor> totals) {
-  std::set<const Buffer*> seen;
-  for (const NamedParameter& parameter : all) {
-    const absl::StatusOr<Tensor> value = parameter.value.Value();
-    if (value.ok()) seen.insert(value->buffer().get());
-  }
-  for (const Tensor& total : totals) seen.insert(total.buffer().get());
-  std::vector<MemoryItem> items;
-  for (const Value& value : program.values) {
-    if (value.storage != Storage::kBound || !seen.insert(value.bound.buffer().get()).second) continue;
-    items.push_back({absl::StrCat("constant ", value.spec.ToString()), "constant", value.bound.buffer()->bytes(), ""});
-  }
-  return items;
-}
-
 absl::StatusOr<Program> GradientNormProgram(absl::Span<const Tensor> totals, Caller caller) {
   const auto norm = [&](const std::vector<Var>&) {
     const std::vector<Var> gradients(totals.begin() + 2, totals.end());
@@ -109,7 +93,27 @@ WorkspaceModel GpuWorkspaces(int64_t gemm_bytes) {
   };
 }
 
-absl::StatusOr<StepMemory::Peak> StepMemory::At(int64_t micro_batch) const {
+StepMemory::StepMemory(StepMemoryOptions options) : options_(std::move(options)) {
+  for (const NamedParameter& parameter : options_.parameters) {
+    const absl::StatusOr<Tensor> value = parameter.value.Value();
+    if (value.ok()) known_.insert(value->buffer().get());
+  }
+  for (const Tensor& total : options_.totals) known_.insert(total.buffer().get());
+}
+
+// Of tensors from outside beside parameters and totals: constants of the user's own, each once.
+int64_t StepMemory::ConstantBytes(const Program& program) const {
+  int64_t bytes = 0;
+  std::set<const Buffer*> seen;
+  for (const Value& value : program.values) {
+    if (value.storage != Storage::kBound) continue;
+    const Buffer* const buffer = value.bound.buffer().get();
+    if (known_.count(buffer) == 0 && seen.insert(buffer).second) bytes += buffer->bytes();
+  }
+  return bytes;
+}
+
+absl::StatusOr<StepMemory::Peak> StepMemory::At(int64_t micro_batch) {
   Peak peak{.micro_batch = micro_batch, .lasting_bytes = Sum(options_.lasting)};
   const auto add = [&](const Program& program) -> absl::Status {
     GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, options_.workspaces(program));
@@ -119,7 +123,7 @@ absl::StatusOr<StepMemory::Peak> StepMemory::At(int64_t micro_batch) const {
       peak.live = LiveItems(plan);
     }
     if (options_.copies_inputs) peak.input_bytes = std::max(peak.input_bytes, plan.input_bytes);
-    peak.other_bytes = std::max(peak.other_bytes, Sum(OtherBound(program, options_.parameters, options_.totals)));
+    peak.other_bytes = std::max(peak.other_bytes, ConstantBytes(program));
     return absl::OkStatus();
   };
   GM_ASSIGN_OR_RETURN(const Program first, options_.programs.first(micro_batch));
@@ -133,8 +137,13 @@ absl::StatusOr<StepMemory::Peak> StepMemory::At(int64_t micro_batch) const {
   }
   GM_ASSIGN_OR_RETURN(const Program evaluation, options_.programs.evaluation(micro_batch));
   GM_RETURN_IF_ERROR(add(evaluation));
-  GM_ASSIGN_OR_RETURN(const Program norm, options_.programs.norm());
-  GM_RETURN_IF_ERROR(add(norm));
+  if (norm_arena_bytes_ < 0) {
+    GM_ASSIGN_OR_RETURN(const Program norm, options_.programs.norm());
+    GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, options_.workspaces(norm));
+    GM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(norm, workspaces));
+    norm_arena_bytes_ = plan.arena_bytes;
+  }
+  peak.arena_bytes = std::max(peak.arena_bytes, norm_arena_bytes_);
   return peak;
 }
 

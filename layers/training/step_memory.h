@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,7 +22,8 @@ namespace gemmill {
 
 struct MemoryItem {
   std::string name;  // "fc1.weight", "MatMul [512, 512]"
-  std::string role;  // "parameter", "gradient", "optimizer state", "activation", "activation gradient", "workspace", ...
+  std::string
+      role;  // "parameter", "gradient", "optimizer state", "activation", "activation gradient", "workspace", ...
   int64_t bytes = 0;
   std::string layer;
 };
@@ -30,9 +32,6 @@ struct MemoryItem {
 // gradients are added up in; the optimizer's state; and what changes from step to step.
 std::vector<MemoryItem> LastingMemory(absl::Span<const NamedParameter> all, absl::Span<const NamedParameter> trained,
                                       const Optimizer& optimizer);
-// Of what that does not list: other tensors from outside that a Program names, constants of the user's own.
-std::vector<MemoryItem> OtherBound(const Program& program, absl::Span<const NamedParameter> all,
-                                   absl::Span<const Tensor> totals);
 
 // The norm of all gradients among `totals` (TotalSpecs), as its one output.
 absl::StatusOr<Program> GradientNormProgram(absl::Span<const Tensor> totals, Caller caller);
@@ -67,7 +66,7 @@ struct StepMemoryOptions {
 
 class StepMemory {
  public:
-  explicit StepMemory(StepMemoryOptions options) : options_(std::move(options)) {}
+  explicit StepMemory(StepMemoryOptions options);
 
   struct Peak {
     int64_t micro_batch = 0;
@@ -75,12 +74,12 @@ class StepMemory {
     int64_t other_bytes = 0;  // constants
     int64_t input_bytes = 0;  // of a micro-batch, on a device of its own
     int64_t arena_bytes = 0;
-    double seconds = 0;  // of a step, predicted
+    double seconds = 0;            // of a step, predicted
     std::vector<MemoryItem> live;  // what is live in the arena at its fullest, largest first
 
     int64_t bytes() const { return lasting_bytes + other_bytes + input_bytes + arena_bytes; }
   };
-  absl::StatusOr<Peak> At(int64_t micro_batch) const;
+  absl::StatusOr<Peak> At(int64_t micro_batch);
   absl::StatusOr<StepPrediction> Predict(int64_t micro_batch);
   absl::StatusOr<int64_t> ArenaBytes(int64_t micro_batch);
 
@@ -89,8 +88,12 @@ class StepMemory {
   const StepMemoryOptions& options() const { return options_; }
 
  private:
+  int64_t ConstantBytes(const Program& program) const;
+
   StepMemoryOptions options_;
-  std::map<int64_t, int64_t> arena_bytes_;  // of sizes that were asked for
+  std::unordered_set<const Buffer*> known_;  // parameters and totals
+  int64_t norm_arena_bytes_ = -1;            // once it is planned: it is the same for every size
+  std::map<int64_t, int64_t> arena_bytes_;   // of sizes that were asked for
 };
 
 // A table of the largest.

@@ -55,8 +55,8 @@ absl::StatusOr<Trainer> Trainer::Make(const Module& model, std::shared_ptr<Optim
                            " runs eagerly; set one of them");
   }
   if (options.tune_micro_batch && !options.micro_batch.automatic) {
-    return InvalidArgument("tune_micro_batch times sizes of micro-batches, and micro_batch is ", options.micro_batch.samples,
-                           " already; set one of them");
+    return InvalidArgument("tune_micro_batch times sizes of micro-batches, and micro_batch is ",
+                           options.micro_batch.samples, " already; set one of them");
   }
   if (!(options.clip_norm >= 0)) return InvalidArgument("clip_norm is ", options.clip_norm, ", expected 0 or more");
   GM_RETURN_IF_ERROR(options.schedule.Check());

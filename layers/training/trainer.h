@@ -32,9 +32,9 @@
 namespace gemmill {
 
 struct TrainerOptions {
-  int64_t global_batch = 0;  // the most samples of a step; a step with fewer (an epoch's last) is fine
+  int64_t global_batch = 0;    // the most samples of a step; a step with fewer (an epoch's last) is fine
   MicroBatch micro_batch = 0;  // samples per forward and backward pass; 0: the whole global batch
-  double clip_norm = 0;      // gradients whose global norm is above this are scaled down to it; 0: never
+  double clip_norm = 0;        // gradients whose global norm is above this are scaled down to it; 0: never
   Schedule schedule = Schedule::Constant();
   uint64_t seed = 0;            // of dropout
   bool check_numerics = false;  // stop at the first op that makes a NaN or infinity (CheckNumericsScope); runs eagerly

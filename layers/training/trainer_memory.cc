@@ -110,8 +110,7 @@ absl::Status Trainer::PlanStep(absl::Span<const Field> fields, Caller caller) {
   Planned& planned = *planned_;
   if (planned.decided && !options_.micro_batch.automatic) return absl::OkStatus();
   const int64_t ranks = options_.communicator != nullptr ? options_.communicator->ranks_on_host() : 1;
-  const int64_t budget =
-      options_.memory_budget.Read(device_, account_->in_use() + planned.parameter_bytes, ranks);
+  const int64_t budget = options_.memory_budget.Read(device_, account_->in_use() + planned.parameter_bytes, ranks);
   const absl::StatusOr<std::optional<BatchDecision>> decision = planned.scheduler.Next(budget);
   if (!decision.ok()) {
     absl::Status error = decision.status();

@@ -38,8 +38,8 @@ int64_t CgroupLimit(const char* path) {
   return std::ifstream(path) >> limit ? limit : std::numeric_limits<int64_t>::max();
 }
 
-// Of this process's cgroups of memory, from its own to the root: the least that a limit leaves. What the kernel can take
-// back from files that were read (inactive_file) is not in use.
+// Of this process's cgroups of memory, from its own to the root: the least that a limit leaves. What the kernel can
+// take back from files that were read (inactive_file) is not in use.
 int64_t CgroupAvailable() {
   int64_t least = std::numeric_limits<int64_t>::max();
   const auto look = [&](const std::string& folder, const char* limit, const char* usage, const char* inactive) {

@@ -11,9 +11,9 @@
 namespace gemmill {
 namespace {
 
-constexpr int kTimedSteps = 4;          // of each size; the first makes what the size needs and does not count
-constexpr size_t kMostTimed = 6;        // sizes
-constexpr double kWorthTiming = 1.5;    // times the best prediction
+constexpr int kTimedSteps = 4;        // of each size; the first makes what the size needs and does not count
+constexpr size_t kMostTimed = 6;      // sizes
+constexpr double kWorthTiming = 1.5;  // times the best prediction
 constexpr double kAsFast = 1.02;
 
 std::string Mib(int64_t bytes) { return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20)); }
@@ -54,9 +54,9 @@ absl::StatusOr<std::optional<BatchDecision>> BatchScheduler::First(int64_t budge
   }
   if (choice.micro_batch == 0) {
     GM_ASSIGN_OR_RETURN(const StepPrediction one, chooser_.At(1));
-    return absl::ResourceExhaustedError(
-        absl::StrCat("not even a micro-batch of one sample fits into memory: it needs ", one.bytes,
-                     " bytes, and of the budget of ", budget_bytes, " there are ", usable, " beside the reserve"));
+    return absl::ResourceExhaustedError(absl::StrCat("not even a micro-batch of one sample fits into memory: it needs ",
+                                                     one.bytes, " bytes, and of the budget of ", budget_bytes,
+                                                     " there are ", usable, " beside the reserve"));
   }
   if (options_.resumed > 0) {
     GM_ASSIGN_OR_RETURN(const StepPrediction resumed, chooser_.At(options_.resumed));
@@ -66,8 +66,7 @@ absl::StatusOr<std::optional<BatchDecision>> BatchScheduler::First(int64_t budge
     GM_RETURN_IF_ERROR(StartTuning(usable));
     if (timed_.size() > 1) return NextTimed(budget_bytes);
   }
-  return Take(choice.micro_batch,
-              absl::StrFormat("predicted fastest of those that fit into %s", Mib(usable)));
+  return Take(choice.micro_batch, absl::StrFormat("predicted fastest of those that fit into %s", Mib(usable)));
 }
 
 absl::StatusOr<std::optional<BatchDecision>> BatchScheduler::Next(int64_t budget_bytes) {
@@ -101,8 +100,7 @@ absl::StatusOr<std::optional<BatchDecision>> BatchScheduler::Next(int64_t budget
   if (++streak_ < grow_after_) return std::nullopt;
   const int steps = std::exchange(grow_after_, kGrowAfter);
   GM_ASSIGN_OR_RETURN(const int64_t larger, Best(least_usable_));
-  return Take(larger, absl::StrFormat("grown: for %d steps there was room, %s or more", steps,
-                                                  Mib(least_usable_)));
+  return Take(larger, absl::StrFormat("grown: for %d steps there was room, %s or more", steps, Mib(least_usable_)));
 }
 
 absl::StatusOr<int64_t> BatchScheduler::Best(int64_t usable_bytes) {
@@ -120,7 +118,8 @@ absl::StatusOr<std::optional<BatchDecision>> BatchScheduler::AfterFailedAllocati
   if (smaller == 0) return std::nullopt;
   timed_.clear();
   grow_after_ = kGrowAfterFailure;
-  return Take(smaller, absl::StrFormat("shrunk: memory for a micro-batch of %d could not be had", current_.micro_batch));
+  return Take(smaller,
+              absl::StrFormat("shrunk: memory for a micro-batch of %d could not be had", current_.micro_batch));
 }
 
 absl::Status BatchScheduler::StartTuning(int64_t usable_bytes) {

@@ -1,10 +1,10 @@
 // BatchScheduler: the micro-batch of each step, from the budgets that were read before the steps so far. It decides and
 // nothing else: who takes the memory is layers/training's matter.
 //
-// A budget is `usable` up to its reserve (MemoryReserve). Shrinking is immediate: as soon as the present size needs more
-// than the whole budget, the best size of what is usable is taken. Growing waits until a larger size was the better one
-// under each of kGrowAfter budgets in a row, and takes the best under the smallest of them; after an allocation that
-// failed all the same, under each of kGrowAfterFailure.
+// A budget is `usable` up to its reserve (MemoryReserve). Shrinking is immediate: as soon as the present size needs
+// more than the whole budget, the best size of what is usable is taken. Growing waits until a larger size was the
+// better one under each of kGrowAfter budgets in a row, and takes the best under the smallest of them; after an
+// allocation that failed all the same, under each of kGrowAfterFailure.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ struct BatchDecision {
 };
 
 struct BatchSchedulerOptions {
-  int64_t fixed = 0;       // the user's own size; 0: the scheduler's
-  bool refuse = true;      // a fixed size that the first budget does not hold
-  bool find_most = true;   // max_micro_batch of a fixed size, too
-  int64_t resumed = 0;     // the size to begin with if it fits, as a run before this one had it
-  bool tune = false;       // time sizes on the first steps instead of predicting
+  int64_t fixed = 0;      // the user's own size; 0: the scheduler's
+  bool refuse = true;     // a fixed size that the first budget does not hold
+  bool find_most = true;  // max_micro_batch of a fixed size, too
+  int64_t resumed = 0;    // the size to begin with if it fits, as a run before this one had it
+  bool tune = false;      // time sizes on the first steps instead of predicting
 };
 
 class BatchScheduler {

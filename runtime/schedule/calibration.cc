@@ -23,10 +23,10 @@
 namespace gemmill {
 namespace {
 
-constexpr int kVersion = 2;               // of what is measured and how
-constexpr double kLaunchSeconds = 3e-6;  // of a GPU's kernel, about
-constexpr double kSecondsEach = 0.02;     // of measuring one number
-constexpr int64_t kLargest = 16 << 20;    // elements of the pass that memory bounds
+constexpr int kVersion = 2;                   // of what is measured and how
+constexpr double kLaunchSeconds = 3e-6;       // of a GPU's kernel, about
+constexpr double kSecondsEach = 0.02;         // of measuring one number
+constexpr int64_t kLargest = 16 << 20;        // elements of the pass that memory bounds
 constexpr int64_t kSmallestShared = 4 << 20;  // bytes
 
 absl::StatusOr<double> Seconds(const Op& op, Specs inputs, const Spec& output) {
@@ -59,7 +59,8 @@ int64_t CacheBytes(int name, int64_t otherwise) {
 std::string CpuModel() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
+    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos)
+      return line.substr(line.find(": ") + 2);
   }
   return "unknown";
 }
@@ -82,7 +83,8 @@ std::string CachePath(const std::string& key) {
   folder += "/gemmill";
   mkdir(folder.c_str(), 0777);
   std::string name = key;
-  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
   return folder + "/calibration-" + name + ".json";
 }
 
@@ -205,8 +207,7 @@ absl::StatusOr<Calibration> CalibrationOfThisMachine(std::string* note) {
   if (!calibration.ok()) {
     bool disturbed = false;
     GM_ASSIGN_OR_RETURN(calibration, MeasureCalibration(&disturbed));
-    absl::Status saved = path.empty() ? InvalidArgument("neither XDG_CACHE_HOME nor HOME is set")
-                                      : absl::OkStatus();
+    absl::Status saved = path.empty() ? InvalidArgument("neither XDG_CACHE_HOME nor HOME is set") : absl::OkStatus();
     if (saved.ok() && !disturbed) saved = WriteFile(path, CalibrationJson(*calibration, key));
     if (!saved.ok() && note != nullptr) {
       *note = absl::StrCat("the calibration of this machine could not be saved, and is measured in each run: ",

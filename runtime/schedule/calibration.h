@@ -48,8 +48,8 @@ std::string CalibrationJson(const Calibration& calibration, const std::string& k
 absl::StatusOr<Calibration> ParseCalibration(const std::string& json, const std::string& key);
 
 // The saved one of this CPU, number of threads and version: $XDG_CACHE_HOME/gemmill/calibration-<...>.json, or
-// ~/.cache/gemmill. Where there is none that can be read it is measured and, unless it was disturbed, saved; a file that
-// cannot be written is told in `note`, and the run goes on. Once per process and number of threads.
+// ~/.cache/gemmill. Where there is none that can be read it is measured and, unless it was disturbed, saved; a file
+// that cannot be written is told in `note`, and the run goes on. Once per process and number of threads.
 absl::StatusOr<Calibration> CalibrationOfThisMachine(std::string* note = nullptr);
 
 }  // namespace gemmill

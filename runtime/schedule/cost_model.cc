@@ -29,9 +29,7 @@ double PredictSeconds(const Program& program, const Calibration& calibration) {
     for (const int number : step.inputs) touch(number);
     for (const int number : step.outputs) touch(number);
     traffic += bytes;
-    const double rate = cost.gemm.has_value()
-                            ? calibration.GemmRate(*cost.gemm, step.origin.role)
-                            : 0;
+    const double rate = cost.gemm.has_value() ? calibration.GemmRate(*cost.gemm, step.origin.role) : 0;
     const double computing = rate > 0 ? static_cast<double>(cost.flops) / rate : 0;
     total += std::max(computing, moving) + calibration.seconds_per_step;
   }

@@ -17,9 +17,7 @@ namespace {
 
 constexpr double kLookEvery = 0.1;  // seconds
 
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 absl::StatusOr<int64_t> ReadFileBudget(const std::string& path, int64_t total) {
   std::ifstream file(path);
@@ -79,8 +77,6 @@ int64_t MemoryBudget::Read(Device device, int64_t held, int64_t ranks) {
 
 std::string MemoryBudget::TakeNote() { return std::exchange(note_, ""); }
 
-int64_t MemoryReserve(int64_t budget_bytes) {
-  return std::min(budget_bytes / 20, int64_t{256} << 20);
-}
+int64_t MemoryReserve(int64_t budget_bytes) { return std::min(budget_bytes / 20, int64_t{256} << 20); }
 
 }  // namespace gemmill

@@ -99,8 +99,8 @@ absl::StatusOr<Training> Train(const TrainerOptions& given, int steps, int64_t s
   TrainerOptions options = given;
   options.global_batch = samples;
   options.on_plan = [&](const PlanEvent& event) { training.events.push_back(event); };
-  GM_ASSIGN_OR_RETURN(Trainer trainer, Trainer::Create(model, AdamW({.learning_rate = 3e-3}), ClassificationLoss(model),
-                                                       options));
+  GM_ASSIGN_OR_RETURN(Trainer trainer,
+                      Trainer::Create(model, AdamW({.learning_rate = 3e-3}), ClassificationLoss(model), options));
   for (int step = 0; step < steps; ++step) {
     const int64_t left = step % 5 == 4 ? samples - 13 : samples;
     GM_ASSIGN_OR_RETURN(const StepReport report,

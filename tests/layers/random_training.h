@@ -24,8 +24,8 @@ class RandomModel : public Module {
     classes_ = pick(2, 12);
     int64_t width = inputs_;
     const int64_t layers = pick(1, 5);
-    constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Activation::kGelu, Activation::kTanh,
-                                           Activation::kSilu, Activation::kSigmoid};
+    constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Activation::kGelu,
+                                           Activation::kTanh, Activation::kSilu, Activation::kSigmoid};
     for (int64_t i = 0; i < layers; ++i) {
       const int64_t next = i + 1 == layers ? classes_ : pick(1, 90);
       linears_.push_back(Linear::Create({.inputs = width,
@@ -63,9 +63,7 @@ class RandomModel : public Module {
     return MakeBatch({{"x", MakeTensor(RandomDoubles(samples * inputs_, -1, 1, seed), {samples, inputs_})},
                       {"label", MakeTensor(labels, {samples}, DType::kI64)}});
   }
-  std::vector<FieldSpec> fields() const {
-    return {{"x", Spec{{1, inputs_}}}, {"label", Spec{{1}, DType::kI64}}};
-  }
+  std::vector<FieldSpec> fields() const { return {{"x", Spec{{1, inputs_}}}, {"label", Spec{{1}, DType::kI64}}}; }
 
  private:
   int64_t inputs_ = 1;

@@ -37,7 +37,8 @@ std::vector<RankResult> TrainRanks(int64_t world, const std::vector<std::pair<Ba
       TrainerOptions options = options_of(rank);
       options.global_batch = 24;
       options.communicator = communicators[static_cast<size_t>(rank)];
-      Trainer trainer = Trainer::Create(model, AdamW({.learning_rate = 1e-2}), ClassificationLoss(model), options).value();
+      Trainer trainer =
+          Trainer::Create(model, AdamW({.learning_rate = 1e-2}), ClassificationLoss(model), options).value();
       for (const auto& [batch, shares] : steps) {
         const int64_t begin = rank == 0 ? 0 : shares[static_cast<size_t>(rank - 1)];
         const absl::StatusOr<StepReport> report = trainer.Step(Part(batch, begin, shares[static_cast<size_t>(rank)]));
@@ -87,7 +88,8 @@ TEST(Ranks, TrainAsOneProcessDoes) {
   const RankResult one = TrainRanks(1, EvenSteps(1), [](int64_t) { return TrainerOptions{}; })[0];
   for (int64_t world : {1, 2, 3}) {
     SCOPED_TRACE(world);
-    ExpectSameResults(TrainRanks(world, EvenSteps(world), [](int64_t) { return TrainerOptions{.micro_batch = 5}; }), one);
+    ExpectSameResults(TrainRanks(world, EvenSteps(world), [](int64_t) { return TrainerOptions{.micro_batch = 5}; }),
+                      one);
     ExpectSameResults(TrainRanks(world, EvenSteps(world), [](int64_t) { return TrainerOptions{.trace = false}; }), one);
   }
 }

@@ -29,7 +29,8 @@ TEST(Calibration, RefusesOtherFiles) {
   for (size_t length = 0; length < text.size() - 2; ++length) {
     EXPECT_FALSE(ParseCalibration(text.substr(0, length), "cpu").ok()) << length;
   }
-  for (const char* json : {"", "[]", "7", "{\"key\": 7}", "{\"key\": \"cpu\"}", "{\"key\": \"cpu\", \"bytes_per_second\": {}}"}) {
+  for (const char* json :
+       {"", "[]", "7", "{\"key\": 7}", "{\"key\": \"cpu\"}", "{\"key\": \"cpu\", \"bytes_per_second\": {}}"}) {
     EXPECT_FALSE(ParseCalibration(json, "cpu").ok()) << json;
   }
   std::string zero = text;

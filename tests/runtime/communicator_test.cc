@@ -34,7 +34,10 @@ TEST(LocalCommunicator, ReducesToTheSameBitsOnEveryRank) {
       });
       EXPECT_THAT(sums, Each(sums[0]));
       for (size_t i = 0; i < count; ++i) {
-        EXPECT_NEAR(sums[0][i], static_cast<double>(world) * static_cast<double>(i) + 0.05 * static_cast<double>(world * (world + 1)), 1e-3);
+        EXPECT_NEAR(
+            sums[0][i],
+            static_cast<double>(world) * static_cast<double>(i) + 0.05 * static_cast<double>(world * (world + 1)),
+            1e-3);
       }
     }
   }
