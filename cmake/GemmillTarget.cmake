@@ -18,7 +18,7 @@ endfunction()
 function(gemmill_floor name)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/training/*.cc
        ${CMAKE_CURRENT_SOURCE_DIR}/cpu/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/passes/*.cc
-       ${CMAKE_CURRENT_SOURCE_DIR}/schedule/*.cc)
+       ${CMAKE_CURRENT_SOURCE_DIR}/schedule/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/comm/*.cc)
   add_library(gemmill_${name} STATIC ${sources})
   add_library(gemmill::${name} ALIAS gemmill_${name})
   set_target_properties(gemmill_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)

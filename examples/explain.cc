@@ -1,12 +1,15 @@
 // Prints what a training step of a model computes, without training it: every GEMM, what bounds it on a device and what
 // would help, and the plan of the step's memory.
+#include <algorithm>
 #include <cstdint>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
+#include "gemmill/examples/explain_memory.h"
 #include "gemmill/examples/run_options.h"
 #include "gemmill/gemmill.h"
 #include "gemmill/runtime/file.h"
@@ -21,7 +24,11 @@ ABSL_FLAG(std::string, convention, "pytorch", "pytorch (A holds the weights) or 
 ABSL_FLAG(std::string, device, "cpu", "cpu (this machine, measured), a100, h100, h200 or b200");
 ABSL_FLAG(bool, measure, false, "run each GEMM on this machine and add its rate");
 ABSL_FLAG(int64_t, threads, 0, "0: as many as this process may use");
-ABSL_FLAG(std::string, json, "", "file for the GEMMs as JSON");
+ABSL_FLAG(std::string, json, "", "file for the GEMMs, or the memory, as JSON");
+ABSL_FLAG(bool, memory, false, "tell of the memory of training with AdamW, instead of the GEMMs");
+ABSL_FLAG(int64_t, global_batch, 0, "of --memory: samples per optimizer step; 0: --batch");
+ABSL_FLAG(std::string, micro_batch, "auto", "of --memory: samples per forward and backward pass; auto: what fits");
+ABSL_FLAG(std::string, memory_budget, "", "of --memory: such as 80GiB or 50%; empty: what the device has");
 
 namespace gemmill::examples {
 namespace {
@@ -79,7 +86,17 @@ absl::Status Explain() {
   GM_RETURN_IF_ERROR(CheckRange("batch", batch, 1));
   GM_RETURN_IF_ERROR(CheckRange("threads", absl::GetFlag(FLAGS_threads), 0, 1024));
   if (sizes.size() < 2) return InvalidArgument("--sizes is \"", absl::GetFlag(FLAGS_sizes), "\", expected two or more");
-  GM_RETURN_IF_ERROR(CheckCountable(sizes, batch));
+  GM_RETURN_IF_ERROR(CheckRange("global_batch", absl::GetFlag(FLAGS_global_batch), 0));
+  if (!absl::GetFlag(FLAGS_memory)) {
+    for (const auto& [flag, given] : {std::pair("global_batch", absl::GetFlag(FLAGS_global_batch) > 0),
+                                      std::pair("micro_batch", absl::GetFlag(FLAGS_micro_batch) != "auto"),
+                                      std::pair("memory_budget", !absl::GetFlag(FLAGS_memory_budget).empty())}) {
+      if (given) return InvalidArgument("--", flag, " is of --memory; give both, or --batch alone");
+    }
+  } else if (absl::GetFlag(FLAGS_measure)) {
+    return InvalidArgument("--measure runs GEMMs, and --memory is a dry run; give one of them");
+  }
+  GM_RETURN_IF_ERROR(CheckCountable(sizes, std::max(batch, absl::GetFlag(FLAGS_global_batch))));
   GM_ASSIGN_OR_RETURN(const DType dtype, ParsePrecision(absl::GetFlag(FLAGS_precision)));
   GM_ASSIGN_OR_RETURN(const NamedLoss loss, ParseLoss(absl::GetFlag(FLAGS_loss), batch, sizes.back(), dtype));
   absl::StatusOr<Activation> activation = ParseActivation(absl::GetFlag(FLAGS_activation));
@@ -92,6 +109,19 @@ absl::Status Explain() {
     GM_RETURN_IF_ERROR(SetNumThreads(static_cast<int>(absl::GetFlag(FLAGS_threads))));
   }
 
+  if (absl::GetFlag(FLAGS_memory)) {
+    const int64_t asked = absl::GetFlag(FLAGS_global_batch);
+    return ExplainMemory({.sizes = sizes,
+                          .activation = *activation,
+                          .dtype = dtype,
+                          .loss = loss.of,
+                          .target = loss.target,
+                          .device = device,
+                          .global_batch = asked > 0 ? asked : batch,
+                          .micro_batch = absl::GetFlag(FLAGS_micro_batch),
+                          .memory_budget = absl::GetFlag(FLAGS_memory_budget),
+                          .json = absl::GetFlag(FLAGS_json)});
+  }
   GM_ASSIGN_OR_RETURN(const Mlp model,
                       Mlp::Create({.sizes = sizes, .activation = *activation}, {.dtype = dtype, .reserve_only = true}));
   const auto loss_of = [&](const Inputs& in) { return loss.of(model(in["x"]), in[loss.target.name]); };

@@ -74,17 +74,16 @@ absl::Status RunCheckpoints::AtEnd(const Module& model, const Trainer& trainer, 
                         saved_step_ == trainer.steps() ? 0 : options_.keep);
 }
 
-bool RunCheckpoints::AfterValidation(const ClassifierEvaluation& evaluation, const Module& model,
-                                     const Trainer& trainer, BatchPosition next,
-                                     const std::function<Metadata()>& metadata) {
-  const bool better = !any_ || evaluation.accuracy > best_accuracy_ ||
-                      (evaluation.accuracy == best_accuracy_ && evaluation.loss < best_loss_);
+bool RunCheckpoints::AfterValidation(const Evaluation& evaluation, const Module& model, const Trainer& trainer,
+                                     BatchPosition next, const std::function<Metadata()>& metadata) {
+  const bool better = !any_ || evaluation.accuracy.value_or(0) > best_accuracy_ ||
+                      (evaluation.accuracy.value_or(0) == best_accuracy_ && evaluation.loss < best_loss_);
   if (!better) {
     ++since_best_;
     return OutOfPatience();
   }
   any_ = true;
-  best_accuracy_ = evaluation.accuracy;
+  best_accuracy_ = evaluation.accuracy.value_or(0);
   best_loss_ = evaluation.loss;
   since_best_ = 0;
   if (!options_.save_best.empty()) {

@@ -40,8 +40,8 @@ class RunCheckpoints {
   absl::Status AtEnd(const Module& model, const Trainer& trainer, BatchPosition next, const Metadata& metadata);
   // Takes note of a validation: a higher accuracy is better, and the lower loss of two with the same. Saves the best,
   // and says whether patience has run out.
-  bool AfterValidation(const ClassifierEvaluation& evaluation, const Module& model, const Trainer& trainer,
-                       BatchPosition next, const std::function<Metadata()>& metadata);
+  bool AfterValidation(const Evaluation& evaluation, const Module& model, const Trainer& trainer, BatchPosition next,
+                       const std::function<Metadata()>& metadata);
   bool OutOfPatience() const { return options_.patience > 0 && since_best_ >= options_.patience; }
 
  private:

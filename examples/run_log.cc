@@ -13,6 +13,10 @@
 
 namespace gemmill::examples {
 
+std::string Count(int64_t count, absl::string_view what) {
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
+}
+
 namespace {
 
 // Removes what a killed run left of its last line.
@@ -46,6 +50,7 @@ absl::Status RunLog::WriteLine(const std::string& line) {
 }
 
 absl::Status RunLog::Step(const StepReport& report, int64_t epoch, int64_t steps_in_all) {
+  if (!report.note.empty()) absl::PrintF("%s\n", report.note);
   if (report.skipped) absl::PrintF("step after %d skipped: its loss or gradients were not finite\n", report.step);
   const auto now = std::chrono::steady_clock::now();
   if (terminal_ && now - last_drawn_ > std::chrono::milliseconds(100)) {
@@ -64,17 +69,38 @@ absl::Status RunLog::Step(const StepReport& report, int64_t epoch, int64_t steps
   return WriteLine(line.dump());
 }
 
-absl::Status RunLog::Evaluated(const ClassifierEvaluation& evaluation, int64_t step, int64_t epoch, int64_t epochs,
+absl::Status RunLog::Plan(const PlanEvent& event) {
+  const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  absl::PrintF(
+      "%sstep %d  micro-batch %d: %s; memory predicted %.2f MiB, measured %.2f, budget %.1f; up to %d would fit; "
+      "decided "
+      "in %.1f ms\n",
+      terminal_ ? "\r\033[K" : "", event.step, event.micro_batch, event.reason, mib(event.predicted_bytes),
+      mib(event.measured_bytes), mib(event.budget_bytes), event.max_micro_batch, event.decide_seconds * 1e3);
+  std::fflush(stdout);
+  const nlohmann::json line = {{"event", "plan"},
+                               {"step", event.step},
+                               {"micro_batch", event.micro_batch},
+                               {"predicted_bytes", event.predicted_bytes},
+                               {"measured_bytes", event.measured_bytes},
+                               {"resident_bytes", event.resident_bytes},
+                               {"budget_bytes", event.budget_bytes},
+                               {"max_micro_batch", event.max_micro_batch},
+                               {"reason", event.reason}};
+  return WriteLine(line.dump());
+}
+
+absl::Status RunLog::Evaluated(const Evaluation& evaluation, int64_t step, int64_t epoch, int64_t epochs,
                                double train_loss, double samples_per_second) {
   absl::PrintF("%sepoch %d/%d  step %d  train loss %.4f  test loss %.4f  accuracy %.4f  %.0f samples/s\n",
-               terminal_ ? "\r\033[K" : "", epoch, epochs, step, train_loss, evaluation.loss, evaluation.accuracy,
-               samples_per_second);
+               terminal_ ? "\r\033[K" : "", epoch, epochs, step, train_loss, evaluation.loss,
+               evaluation.accuracy.value_or(0), samples_per_second);
   std::fflush(stdout);
   const nlohmann::json line = {{"event", "evaluation"},
                                {"step", step},
                                {"epoch", epoch},
                                {"loss", evaluation.loss},
-                               {"accuracy", evaluation.accuracy},
+                               {"accuracy", evaluation.accuracy.value_or(0)},
                                {"samples", evaluation.samples}};
   return WriteLine(line.dump());
 }

@@ -8,9 +8,25 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "gemmill/layers/training/trainer.h"
 
 namespace gemmill::examples {
+
+// "1 step", "2 steps".
+std::string Count(int64_t count, absl::string_view what);
+
+// A sum over what it is of: a mean, or a rate.
+struct Average {
+  double sum = 0;
+  double weight = 0;
+
+  void Add(double value, double by) {
+    sum += value;
+    weight += by;
+  }
+  double value() const { return weight > 0 ? sum / weight : 0; }
+};
 
 class RunLog {
  public:
@@ -20,9 +36,12 @@ class RunLog {
   // {"step", "epoch", "loss", "learning_rate", "gradient_norm", "samples_per_s"}, and "skipped" where it was.
   // On a terminal, a line of progress that is written over.
   absl::Status Step(const StepReport& report, int64_t epoch, int64_t steps_in_all);
+  // {"event": "plan", "step", "micro_batch", "predicted_bytes", "measured_bytes", "resident_bytes", "budget_bytes",
+  // "max_micro_batch", "reason"}, and a line.
+  absl::Status Plan(const PlanEvent& event);
   // {"event": "evaluation", "step", "epoch", "loss", "accuracy", "samples"}, and a line.
-  absl::Status Evaluated(const ClassifierEvaluation& evaluation, int64_t step, int64_t epoch, int64_t epochs,
-                         double train_loss, double samples_per_second);
+  absl::Status Evaluated(const Evaluation& evaluation, int64_t step, int64_t epoch, int64_t epochs, double train_loss,
+                         double samples_per_second);
 
  private:
   RunLog() = default;

@@ -1,6 +1,5 @@
 // Trains a classifier of fully-connected layers on images in IDX files: the bundled digits, or MNIST with --data.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -10,7 +9,8 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
-#include "gemmill/data/order.h"
+#include "gemmill/examples/image_data.h"
+#include "gemmill/examples/memory_options.h"
 #include "gemmill/examples/model_text.h"
 #include "gemmill/examples/resume_flags.h"
 #include "gemmill/examples/run_checkpoints.h"
@@ -22,7 +22,14 @@
 ABSL_FLAG(std::string, data, GEMMILL_SAMPLES, "directory with MNIST's four IDX files, .gz or not");
 ABSL_FLAG(int64_t, epochs, 0, "passes over the training set; 0: 5, or as many as make 1,000 steps");
 ABSL_FLAG(int64_t, global_batch, 0, "samples per optimizer step; 0: samples / 128, but 32 to 128");
-ABSL_FLAG(int64_t, micro_batch, 0, "samples per forward and backward pass, accumulated; 0: the global batch");
+ABSL_FLAG(std::string, micro_batch, "auto",
+          "samples per forward and backward pass, accumulated; auto: the fastest that fits into memory, 0: the global "
+          "batch");
+ABSL_FLAG(
+    std::string, memory_budget, "",
+    "most memory of the training, such as 2GiB, 512MB or 50%; @FILE reads it from a file before every step; empty: "
+    "what the machine has left");
+ABSL_FLAG(bool, tune_micro_batch, false, "of --micro_batch auto: time sizes on the first steps instead of predicting");
 ABSL_FLAG(std::string, hidden, "512,512", "widths of the hidden layers");
 ABSL_FLAG(std::string, activation, "gelu", "gelu, gelu_tanh, relu, tanh, silu or sigmoid");
 ABSL_FLAG(double, dropout, 0, "share of hidden units dropped in training");
@@ -60,12 +67,17 @@ constexpr const char* kFixedFlags[] = {"hidden",       "activation",       "drop
                                        "global_batch", "validation_share", "precision"};
 constexpr const char* kEpochsFlag[] = {"epochs"};
 constexpr const char* kComputingFlags[] = {"micro_batch", "threads", "device"};
-constexpr const char* kFreeFlags[] = {"data", "check_numerics", "metrics",   "save",
-                                      "keep", "save_every",     "save_best", "patience"};
+constexpr const char* kFreeFlags[] = {"data",       "check_numerics", "metrics",  "save",         "keep",
+                                      "save_every", "save_best",      "patience", "memory_budget"};
 // Metadata keys of a checkpoint.
 constexpr char kFlagsKey[] = "train_mlp.flags";
 constexpr char kRunKey[] = "train_mlp.run";
 constexpr char kBestKey[] = "train_mlp.best";
+
+absl::StatusOr<MemoryOptions> MemoryFlags() {
+  return ParseMemoryOptions(absl::GetFlag(FLAGS_micro_batch), absl::GetFlag(FLAGS_memory_budget),
+                            absl::GetFlag(FLAGS_tune_micro_batch), absl::GetFlag(FLAGS_check_numerics));
+}
 
 absl::Status CheckFlags() {
   if (absl::GetFlag(FLAGS_data).empty()) {
@@ -73,7 +85,7 @@ absl::Status CheckFlags() {
   }
   GM_RETURN_IF_ERROR(CheckRange("epochs", absl::GetFlag(FLAGS_epochs), 0));
   GM_RETURN_IF_ERROR(CheckRange("global_batch", absl::GetFlag(FLAGS_global_batch), 0));
-  GM_RETURN_IF_ERROR(CheckRange("micro_batch", absl::GetFlag(FLAGS_micro_batch), 0));
+  GM_RETURN_IF_ERROR(MemoryFlags().status());
   GM_RETURN_IF_ERROR(CheckRange("threads", absl::GetFlag(FLAGS_threads), 0, 1024));
   GM_RETURN_IF_ERROR(CheckRange("seed", absl::GetFlag(FLAGS_seed), 0));
   GM_RETURN_IF_ERROR(CheckRange("learning_rate", absl::GetFlag(FLAGS_learning_rate), 0, 1e6));
@@ -112,42 +124,6 @@ absl::StatusOr<Schedule> MakeSchedule(int64_t steps) {
   if (name == "cosine") return Schedule::WarmupCosine(steps / 20, steps);
   if (name == "step") return Schedule::Step((steps + 2) / 3, 0.1);
   return InvalidArgument("--schedule is \"", name, "\", expected constant, cosine or step");
-}
-
-// A training set, what validates it, and what they have in common.
-struct Data {
-  Dataset train;
-  Dataset test;
-  Dataset validation;  // the test set, unless training samples are held out
-  int64_t pixels = 0;
-  int64_t classes = 0;
-};
-
-absl::StatusOr<Data> LoadData() {
-  const std::string directory = absl::GetFlag(FLAGS_data);
-  GM_ASSIGN_OR_RETURN(Dataset train, LoadIdxDirectory(directory, Split::kTrain));
-  GM_ASSIGN_OR_RETURN(const int64_t classes, train.NumClasses());
-  GM_ASSIGN_OR_RETURN(Dataset test, LoadIdxDirectory(directory, Split::kTest, {.classes = classes}));
-  GM_ASSIGN_OR_RETURN(const Tensor pixels, train.field("x"));
-  GM_ASSIGN_OR_RETURN(const Tensor test_pixels, test.field("x"));
-  if (pixels.shape()[1] != test_pixels.shape()[1]) {
-    return InvalidArgument(directory, ": training images have ", pixels.shape()[1], " pixels, test images ",
-                           test_pixels.shape()[1]);
-  }
-  Data data{train, test, test, pixels.shape()[1], classes};
-  const double share = absl::GetFlag(FLAGS_validation_share);
-  if (share == 0) return data;
-  const int64_t held_out = std::llround(share * static_cast<double>(train.size()));
-  if (held_out < 1 || held_out >= train.size()) {
-    return InvalidArgument("--validation_share ", share, " holds out ", held_out, " of ", train.size(),
-                           " training samples, expected at least one, and one to train on");
-  }
-  // In an order of their own, as files may be sorted.
-  const std::vector<int64_t> order = EpochOrder(train.size(), true, 0, 0);
-  const absl::Span<const int64_t> all(order);
-  GM_ASSIGN_OR_RETURN(data.validation, train.Subset(all.first(static_cast<size_t>(held_out))));
-  GM_ASSIGN_OR_RETURN(data.train, train.Subset(all.subspan(static_cast<size_t>(held_out))));
-  return data;
 }
 
 // The checkpoint of --resume, if there is one, after the flags have been taken from it.
@@ -196,29 +172,12 @@ absl::Status SettleFlags(const Dataset& train) {
   return absl::OkStatus();
 }
 
-// A sum over what it is of: a mean, or a rate.
-struct Average {
-  double sum = 0;
-  double weight = 0;
-
-  void Add(double value, double by) {
-    sum += value;
-    weight += by;
-  }
-  double value() const { return weight > 0 ? sum / weight : 0; }
-};
-
 // What a checkpoint of this run says beside what SaveCheckpoint adds.
 absl::StatusOr<Metadata> RunMetadata(const MlpOptions& model, const Dataset& train) {
   GM_ASSIGN_OR_RETURN(const Normalization input, train.normalization("x"));
   Metadata metadata{{kModelKey, ModelText(model)}, {kInputKey, InputText(input)}};
   if (!train.class_names().empty()) metadata[kClassesKey] = ClassesText(train.class_names());
   return metadata;
-}
-
-// "1 step", "2 steps".
-std::string Count(int64_t count, absl::string_view what) {
-  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
 }
 
 absl::Status Train(const std::set<std::string>& given) {
@@ -241,7 +200,8 @@ absl::Status Train(const std::set<std::string>& given) {
                                                                           .save_best = absl::GetFlag(FLAGS_save_best),
                                                                           .patience = absl::GetFlag(FLAGS_patience)}));
 
-  GM_ASSIGN_OR_RETURN(const Data data, LoadData());
+  GM_ASSIGN_OR_RETURN(const ImageData data,
+                      LoadImages(absl::GetFlag(FLAGS_data), absl::GetFlag(FLAGS_validation_share)));
   GM_RETURN_IF_ERROR(SettleFlags(data.train));
   RunState run = stored.run;
   GM_ASSIGN_OR_RETURN(run.data_hash, HashOf(data.train));
@@ -253,7 +213,8 @@ absl::Status Train(const std::set<std::string>& given) {
   const uint64_t seed = static_cast<uint64_t>(absl::GetFlag(FLAGS_seed));
   const int64_t global_batch = absl::GetFlag(FLAGS_global_batch);
   GM_RETURN_IF_ERROR(CheckRange("global_batch", global_batch, 1, data.train.size()));
-  GM_RETURN_IF_ERROR(CheckRange("micro_batch", absl::GetFlag(FLAGS_micro_batch), 0, global_batch));
+  GM_ASSIGN_OR_RETURN(const MemoryOptions memory, MemoryFlags());
+  GM_RETURN_IF_ERROR(CheckRange("micro_batch", memory.micro_batch.samples, 0, global_batch));
   GM_ASSIGN_OR_RETURN(Loader loader, Loader::Create(data.train, {.global_batch = global_batch, .seed = seed}));
   const int64_t steps_per_epoch = loader.batches_per_epoch();
   if (absl::GetFlag(FLAGS_epochs) == 0) {
@@ -275,16 +236,22 @@ absl::Status Train(const std::set<std::string>& given) {
   options.sizes.insert(options.sizes.end(), hidden.begin(), hidden.end());
   options.sizes.push_back(data.classes);
   GM_ASSIGN_OR_RETURN(const Mlp model, Mlp::Create(options, {.seed = seed, .device = device}));
+  GM_ASSIGN_OR_RETURN(RunLog log, RunLog::Open(absl::GetFlag(FLAGS_metrics), /*append=*/resumed));
+  absl::Status told;
   GM_ASSIGN_OR_RETURN(
       Trainer trainer,
       Trainer::Make(model, optimizer, [&](const Inputs& in) { return CrossEntropy(model(in["x"]), in["label"]); },
                     {.global_batch = global_batch,
-                     .micro_batch = absl::GetFlag(FLAGS_micro_batch),
+                     .micro_batch = memory.micro_batch,
                      .clip_norm = absl::GetFlag(FLAGS_clip_norm),
                      .schedule = schedule.StartingAt(run.schedule_first),
                      .precision = *precision,
                      .seed = seed,
-                     .check_numerics = absl::GetFlag(FLAGS_check_numerics)}));
+                     .check_numerics = absl::GetFlag(FLAGS_check_numerics),
+                     .evaluation = ClassifierSums([&](const Inputs& in) { return model(in["x"]); }),
+                     .memory_budget = memory.budget,
+                     .tune_micro_batch = memory.tune,
+                     .on_plan = [&](const PlanEvent& event) { told.Update(log.Plan(event)); }}));
   GM_ASSIGN_OR_RETURN(Metadata metadata, RunMetadata(options, data.train));
   BatchPosition next;
   if (resumed) {
@@ -294,7 +261,6 @@ absl::Status Train(const std::set<std::string>& given) {
     next = progress.next;
     stored.file.reset();
   }
-  GM_ASSIGN_OR_RETURN(RunLog log, RunLog::Open(absl::GetFlag(FLAGS_metrics), /*append=*/resumed));
   Profile profile;
   const std::string profile_path = absl::GetFlag(FLAGS_profile);
   if (!profile_path.empty()) {
@@ -304,11 +270,11 @@ absl::Status Train(const std::set<std::string>& given) {
   }
 
   absl::PrintF(
-      "%s\n%d training and %d test samples, %d classes; %s of %s, global batch %d, micro-batch %d, "
+      "%s\n%d training and %d test samples, %d classes; %s of %s, global batch %d, "
       "%s, %s, %s\n",
       Summary(model), data.train.size(), data.test.size(), data.classes, Count(epochs, "epoch"),
-      Count(steps_per_epoch, "step"), global_batch, trainer.options().micro_batch, PrecisionName(*precision),
-      device.ToString(), Count(NumThreads(), "thread"));
+      Count(steps_per_epoch, "step"), global_batch, PrecisionName(*precision), device.ToString(),
+      Count(NumThreads(), "thread"));
   if (*precision == Precision::kBf16 && !HasFastBf16(device)) {
     absl::PrintF("this processor has no bf16 instructions (AVX512_BF16): bf16 is slower here than f32\n");
   }
@@ -323,10 +289,6 @@ absl::Status Train(const std::set<std::string>& given) {
   }
   CatchInterrupts();
 
-  const auto evaluate = [&](const Dataset& dataset) {
-    return EvaluateClassifier([&](const Inputs& in) { return model(in["x"]); }, dataset, 1024, device, "label",
-                              *precision);
-  };
   const std::function<Metadata()> metadata_now = [&] {
     metadata[kFlagsKey] = FlagsText({kFixedFlags, kEpochsFlag, kComputingFlags, kFreeFlags});
     metadata[kRunKey] = run.Text();
@@ -339,6 +301,7 @@ absl::Status Train(const std::set<std::string>& given) {
     const Batch batch = loader.Next();
     const int64_t epoch = batch.position.epoch + 1;
     GM_ASSIGN_OR_RETURN(const StepReport report, trainer.Step(batch));
+    GM_RETURN_IF_ERROR(told);
     next = batch.next;
     run.AddLoss(report.loss);
     GM_RETURN_IF_ERROR(log.Step(report, epoch, steps));
@@ -347,7 +310,7 @@ absl::Status Train(const std::set<std::string>& given) {
     rate_of_epoch.Add(samples, report.seconds);
     rate.Add(samples, report.seconds);
     if (batch.last_in_epoch) {
-      GM_ASSIGN_OR_RETURN(const ClassifierEvaluation validation, evaluate(data.validation));
+      GM_ASSIGN_OR_RETURN(const Evaluation validation, trainer.Evaluate(data.validation));
       GM_RETURN_IF_ERROR(
           log.Evaluated(validation, trainer.steps(), epoch, epochs, loss_of_epoch.value(), rate_of_epoch.value()));
       loss_of_epoch = rate_of_epoch = Average();
@@ -371,8 +334,8 @@ absl::Status Train(const std::set<std::string>& given) {
     GM_ASSIGN_OR_RETURN(const uint64_t hash, HashOf(model, run.loss_hash));
     absl::PrintF("training hash %016x\n", hash);
   }
-  GM_ASSIGN_OR_RETURN(const ClassifierEvaluation test, evaluate(data.test));
-  absl::PrintF("test accuracy %.4f\n", test.accuracy);
+  GM_ASSIGN_OR_RETURN(const Evaluation test, trainer.Evaluate(data.test));
+  absl::PrintF("test accuracy %.4f\n", test.accuracy.value_or(0));
   if (!profile_path.empty()) {
     GM_RETURN_IF_ERROR(profile.Write(profile_path));
     absl::PrintF("\n%.1f s in recorded steps:\n%s", profile.seconds(), profile.Table());

@@ -23,6 +23,7 @@
 #include "gemmill/layers/module.h"
 #include "gemmill/layers/norm.h"
 #include "gemmill/layers/training/checkpoint.h"
+#include "gemmill/layers/training/memory_report.h"
 #include "gemmill/layers/training/optimizer.h"
 #include "gemmill/layers/training/schedule.h"
 #include "gemmill/layers/training/trainer.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <utility>
 
 #include "gemmill/runtime/cpu/memory.h"
 #include "gemmill/runtime/status.h"
@@ -13,6 +14,18 @@ namespace {
 constexpr int kDevices = 17;  // the CPU and up to 16 GPUs of one process
 std::atomic<int64_t> in_use[kDevices];
 std::atomic<int64_t> peak[kDevices];
+thread_local std::shared_ptr<MemoryAccount> current_account;
+
+std::function<bool(int64_t)>& AllocationFilter() {
+  static auto& filter = *new std::function<bool(int64_t)>;
+  return filter;
+}
+
+void RaiseTo(std::atomic<int64_t>& most, int64_t now) {
+  int64_t before = most.load();
+  while (before < now && !most.compare_exchange_weak(before, now)) {
+  }
+}
 
 size_t Slot(Device device) {
   return device.kind == Device::Kind::kCpu ? 0 : static_cast<size_t>(std::min(device.index + 1, kDevices - 1));
@@ -38,13 +51,11 @@ absl::Status CheckFits(int64_t bytes, Device device) {
 absl::StatusOr<void*> AllocateBytes(int64_t bytes, Device device) {
   if (device.kind != Device::Kind::kCpu) return NoMemory(device);
   GM_RETURN_IF_ERROR(CheckFits(bytes, device));
+  if (AllocationFilter() && !AllocationFilter()(bytes)) return Exhausted(bytes, device);
   void* data = cpu::Allocate(bytes);
   if (data == nullptr) return Exhausted(bytes, device);
   const size_t slot = Slot(device);
-  const int64_t now = in_use[slot].fetch_add(bytes) + bytes;
-  int64_t before = peak[slot].load();
-  while (before < now && !peak[slot].compare_exchange_weak(before, now)) {
-  }
+  RaiseTo(peak[slot], in_use[slot].fetch_add(bytes) + bytes);
   return data;
 }
 
@@ -89,5 +100,22 @@ int64_t TotalBytes(Device device) {
 int64_t BytesInUse(Device device) { return in_use[Slot(device)]; }
 int64_t PeakBytes(Device device) { return peak[Slot(device)]; }
 void ResetPeakBytes(Device device) { peak[Slot(device)] = in_use[Slot(device)].load(); }
+
+int64_t AvailableBytes(Device device) {
+  return device.kind == Device::Kind::kCpu ? cpu::AvailableBytes() : std::numeric_limits<int64_t>::max();
+}
+int64_t ResidentBytes() { return cpu::ResidentBytes(); }
+void ReleaseKeptBytes(Device device) {
+  if (device.kind == Device::Kind::kCpu) cpu::ReleaseKept();
+}
+
+void MemoryAccount::Add(int64_t bytes) { RaiseTo(peak_, in_use_.fetch_add(bytes) + bytes); }
+
+MemoryAccountScope::MemoryAccountScope(std::shared_ptr<MemoryAccount> account)
+    : before_(std::exchange(current_account, std::move(account))) {}
+MemoryAccountScope::~MemoryAccountScope() { current_account = std::move(before_); }
+const std::shared_ptr<MemoryAccount>& MemoryAccountScope::Current() { return current_account; }
+
+void SetAllocationFilter(std::function<bool(int64_t bytes)> filter) { AllocationFilter() = std::move(filter); }
 
 }  // namespace gemmill

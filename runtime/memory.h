@@ -2,7 +2,10 @@
 // the code that touches its memory; kernels are chosen in execute.cc.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -34,5 +37,44 @@ int64_t TotalBytes(Device device);
 int64_t BytesInUse(Device device);
 int64_t PeakBytes(Device device);
 void ResetPeakBytes(Device device);
+
+// What this process could still take on the device without pushing anybody out: of the CPU, the system's available
+// memory, or what its cgroup leaves.
+int64_t AvailableBytes(Device device);
+// What the process holds of the machine's memory now, as its system counts it.
+int64_t ResidentBytes();
+// Gives blocks that are kept for later allocations back to the system.
+void ReleaseKeptBytes(Device device);
+
+// What one owner's Buffers hold, whatever else the process has.
+class MemoryAccount {
+ public:
+  int64_t in_use() const { return in_use_; }
+  int64_t peak() const { return peak_; }  // the most since the last ResetPeak
+  void ResetPeak() { peak_ = in_use_.load(); }
+  void Add(int64_t bytes);
+  void Subtract(int64_t bytes) { in_use_ -= bytes; }
+
+ private:
+  std::atomic<int64_t> in_use_{0};
+  std::atomic<int64_t> peak_{0};
+};
+
+// While it lives, Buffers that this thread allocates count to `account` until they are freed; with null, to none.
+class MemoryAccountScope {
+ public:
+  explicit MemoryAccountScope(std::shared_ptr<MemoryAccount> account);
+  ~MemoryAccountScope();
+  MemoryAccountScope(const MemoryAccountScope&) = delete;
+  MemoryAccountScope& operator=(const MemoryAccountScope&) = delete;
+  static const std::shared_ptr<MemoryAccount>& Current();
+
+ private:
+  std::shared_ptr<MemoryAccount> before_;
+};
+
+// For tests: asked before each allocation, which fails where it returns false. An empty function: none. Not to be
+// called while other threads allocate.
+void SetAllocationFilter(std::function<bool(int64_t bytes)> filter);
 
 }  // namespace gemmill

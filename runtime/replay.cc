@@ -18,6 +18,16 @@ absl::Status Arena::Reserve(int64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status Arena::Resize(int64_t bytes) {
+  if (buffer_ != nullptr && buffer_->bytes() == bytes) return absl::OkStatus();
+  if (buffer_ != nullptr) {
+    buffer_ = nullptr;
+    ++generation_;
+    ReleaseKeptBytes(device_);
+  }
+  return Reserve(bytes);
+}
+
 absl::StatusOr<Replay> Replay::Create(Program program, std::shared_ptr<Arena> arena) {
   if (arena == nullptr) return InvalidArgument("the arena of a replay is null; make one for the program's device");
   GM_RETURN_IF_ERROR(Check(program));

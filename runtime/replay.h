@@ -21,6 +21,8 @@ class Arena {
 
   // Makes it hold at least `bytes`. What it held is lost.
   absl::Status Reserve(int64_t bytes);
+  // Makes it hold just `bytes`, and gives what it held back to the system.
+  absl::Status Resize(int64_t bytes);
   const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
   int64_t bytes() const { return buffer_ == nullptr ? 0 : buffer_->bytes(); }
   // Another number whenever the buffer has become another.

@@ -7,7 +7,10 @@ namespace gemmill {
 
 absl::StatusOr<std::shared_ptr<Buffer>> Buffer::Allocate(int64_t bytes, Device device) {
   GM_ASSIGN_OR_RETURN(void* data, AllocateBytes(bytes, device));
-  return std::shared_ptr<Buffer>(new Buffer(data, bytes, device, Owner::kAllocation));
+  std::shared_ptr<Buffer> buffer(new Buffer(data, bytes, device, Owner::kAllocation));
+  buffer->account_ = MemoryAccountScope::Current();
+  if (buffer->account_ != nullptr) buffer->account_->Add(bytes);
+  return buffer;
 }
 
 absl::StatusOr<std::shared_ptr<Buffer>> Buffer::Reserve(int64_t bytes, Device device) {
@@ -24,6 +27,7 @@ Buffer::Buffer(void* data, int64_t bytes, Device device, Owner owner)
 
 Buffer::~Buffer() {
   if (owner_ == Owner::kAllocation) FreeBytes(data_, bytes_, device_);
+  if (account_ != nullptr) account_->Subtract(bytes_);
   if (owner_ == Owner::kReservation) UnreserveBytes(data_, bytes_, device_);
 }
 

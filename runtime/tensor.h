@@ -32,6 +32,8 @@ class Buffer {
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
+  // Whom the bytes count to (MemoryAccountScope); null: to nobody.
+  const MemoryAccount* account() const { return account_.get(); }
 
   // Counts the writes in place (optimizer updates), so that a graph can tell that a value it recorded has changed.
   int64_t version() const { return version_; }
@@ -46,6 +48,7 @@ class Buffer {
   Device device_;
   Owner owner_;
   int64_t version_ = 0;
+  std::shared_ptr<MemoryAccount> account_;
 };
 
 class Tensor {

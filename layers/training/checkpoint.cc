@@ -29,6 +29,7 @@ constexpr char kTrainingKey[] = "gemmill.training";
 struct Training {
   Progress progress;
   int64_t global_batch = 0;
+  int64_t micro_batch = 0;
   uint64_t seed = 0;
   std::string optimizer;
   int64_t optimizer_steps = 0;
@@ -39,6 +40,7 @@ std::string TrainingText(const Training& training) {
                                {"epoch", training.progress.next.epoch},
                                {"first_sample", training.progress.next.first_sample},
                                {"global_batch", training.global_batch},
+                               {"micro_batch", training.micro_batch},
                                {"seed", training.seed},
                                {"optimizer", training.optimizer},
                                {"optimizer_steps", training.optimizer_steps}};
@@ -65,6 +67,7 @@ absl::StatusOr<Training> TrainingOf(const Safetensors& file) {
   take("epoch", training.progress.next.epoch);
   take("first_sample", training.progress.next.first_sample);
   take("global_batch", training.global_batch);
+  take("micro_batch", training.micro_batch);
   take("seed", training.seed);
   take("optimizer", training.optimizer);
   take("optimizer_steps", training.optimizer_steps);
@@ -134,6 +137,7 @@ absl::Status SaveCheckpoint(const std::string& path, const Module& model, const 
   all["format"] = "pt";  // names and layouts are PyTorch's; the usual readers ask for this
   all[kTrainingKey] = TrainingText({.progress = {trainer.steps(), next},
                                     .global_batch = trainer.options().global_batch,
+                                    .micro_batch = trainer.micro_batch(),
                                     .seed = trainer.options().seed,
                                     .optimizer = trainer.optimizer().Name(),
                                     .optimizer_steps = trainer.optimizer().steps()});
@@ -198,6 +202,7 @@ absl::StatusOr<Progress> RestoreCheckpoint(const Safetensors& file, const Module
     GM_RETURN_IF_ERROR(file.ReadInto(StateName(one), one.value));
     one.value.buffer()->MarkWritten();
   }
+  trainer.ResumeMicroBatch(training.micro_batch);
   trainer.SetSteps(training.progress.steps, training.optimizer_steps);
   return training.progress;
 }

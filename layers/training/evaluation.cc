@@ -1,100 +1,144 @@
 #include "gemmill/layers/training/evaluation.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <utility>
 
 #include "gemmill/autograd/trace.h"
-#include "gemmill/data/loader.h"
 #include "gemmill/runtime/passes/passes.h"
-#include "gemmill/runtime/replay.h"
+#include "gemmill/runtime/plan.h"
 
 namespace gemmill {
 namespace {
 
-// The values of `sums`, recorded for the first batch of a size and replayed for others.
-class Recorded {
- public:
-  Recorded(const BatchSums& sums, Device device) : sums_(sums), arena_(std::make_shared<Arena>(device)) {}
-
-  absl::StatusOr<std::vector<Var>> operator()(const Batch& batch) {
-    std::vector<Tensor> inputs;
-    for (const Field& field : batch.fields) {
-      GM_ASSIGN_OR_RETURN(Tensor moved, field.values.To(arena_->device()));
-      inputs.push_back(std::move(moved));
-    }
-    auto found = replays_.find(batch.samples);
-    if (found == replays_.end()) {
-      std::vector<Spec> specs;
-      for (const Tensor& input : inputs) specs.push_back(input.spec());
-      const auto record = [&](const std::vector<Var>& vars) {
-        Inputs named;
-        for (size_t i = 0; i < vars.size(); ++i) named.Add(batch.fields[i].name, vars[i]);
-        return sums_(named, batch.samples);
-      };
-      GM_ASSIGN_OR_RETURN(const Program program, Trace(record, specs));
-      GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(passes::Default(program), arena_));
-      found = replays_.emplace(batch.samples, std::move(replay)).first;
-    }
-    GM_RETURN_IF_ERROR(found->second.Run(inputs));
-    std::vector<Var> values;
-    for (size_t i = 0; i < found->second.program().outputs.size(); ++i) values.emplace_back(found->second.output(i));
-    return values;
-  }
-
- private:
-  const BatchSums& sums_;
-  std::shared_ptr<Arena> arena_;
-  std::map<int64_t, Replay> replays_;
-};
-
-}  // namespace
-
-absl::StatusOr<std::vector<double>> SumOver(const Dataset& dataset, int64_t batch_size, Device device, bool replay,
-                                            const BatchSums& sums) {
+// Calls add(batch, totals) for each batch.
+template <typename Add>
+absl::StatusOr<std::vector<double>> SumOfBatches(const Dataset& dataset, int64_t batch_size, const Add& add) {
   const NoGradScope no_grad;
-  Recorded recorded(sums, device);
   std::vector<double> totals;
-  GM_ASSIGN_OR_RETURN(
-      Loader loader, Loader::Create(dataset, {.global_batch = std::min(batch_size, dataset.size()), .shuffle = false}));
+  // Batches are data of the host's, and none is read ahead for an epoch that does not come.
+  const std::shared_ptr<MemoryAccount> account = MemoryAccountScope::Current();
+  const MemoryAccountScope host_data(nullptr);
+  const int64_t size = std::min(batch_size, dataset.size());
+  const int64_t ahead = size > 0 ? std::min<int64_t>(2, (dataset.size() - 1) / size) : 0;
+  GM_ASSIGN_OR_RETURN(Loader loader,
+                      Loader::Create(dataset, {.global_batch = size, .shuffle = false, .prefetch = ahead}));
   for (const Batch& batch : loader) {
     GM_RETURN_IF_ERROR(batch.status);
-    std::vector<Var> values;
-    if (replay) {
-      GM_ASSIGN_OR_RETURN(values, recorded(batch));
-    } else {
-      GM_ASSIGN_OR_RETURN(values, CatchExceptions([&]() -> absl::StatusOr<std::vector<Var>> {
-                            return sums(Inputs(batch.fields, device), batch.samples);
-                          }));
-    }
-    totals.resize(values.size(), 0);
-    for (size_t i = 0; i < values.size(); ++i) {
-      GM_ASSIGN_OR_RETURN(const double value, values[i].Item());
-      totals[i] += value;
-    }
+    const MemoryAccountScope counted(account);
+    GM_RETURN_IF_ERROR(add(batch, totals));
   }
   if (totals.empty()) return InvalidArgument("the data set has no samples to evaluate");
   return totals;
 }
 
-absl::StatusOr<ClassifierEvaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset,
-                                                        int64_t batch, Device device, absl::string_view label,
-                                                        Precision precision, Caller caller) {
-  if (logits == nullptr) return InvalidArgument("the function that gives logits is empty");
-  if (batch < 1) return InvalidArgument("EvaluateClassifier: batch is ", batch, ", expected at least 1");
-  const auto copies = std::make_shared<Bf16Copies>();
-  const BatchSums loss_count_hits = [&](const Inputs& inputs, int64_t) {
-    const PrecisionScope precision_scope(precision, copies);
+absl::Status AddTo(std::vector<double>& totals, const std::vector<Var>& values) {
+  totals.resize(values.size(), 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    GM_ASSIGN_OR_RETURN(const double value, values[i].Item());
+    totals[i] += value;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Program> EvaluationProgram(const BatchSums& sums, absl::Span<const FieldSpec> fields, int64_t samples) {
+  const NoGradScope no_grad;
+  std::vector<Spec> specs;
+  for (const FieldSpec& field : fields) specs.push_back(field.spec);
+  const auto record = [&](const std::vector<Var>& vars) {
+    Inputs named;
+    for (size_t i = 0; i < vars.size(); ++i) named.Add(fields[i].name, vars[i]);
+    return sums(named, samples);
+  };
+  GM_ASSIGN_OR_RETURN(const Program program, Trace(record, specs));
+  return passes::Default(program);
+}
+
+absl::StatusOr<Replay*> RecordedSums::ReplayOf(std::vector<FieldSpec> fields, int64_t samples) {
+  const auto fits = [&](const Plan& plan) { return grow_ || samples == 1 || plan.arena_bytes <= arena_->bytes(); };
+  const auto same = [](const FieldSpec& a, const FieldSpec& b) { return a.name == b.name && a.spec == b.spec; };
+  for (const auto& recorded : recorded_) {
+    if (!std::equal(fields.begin(), fields.end(), recorded->fields.begin(), recorded->fields.end(), same)) continue;
+    return fits(recorded->replay.plan()) ? &recorded->replay : nullptr;
+  }
+  GM_ASSIGN_OR_RETURN(Program program, EvaluationProgram(sums_, fields, samples));
+  if (!grow_) {
+    GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, WorkspaceBytes(program));
+    GM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(program, workspaces));
+    if (!fits(plan)) return nullptr;
+  }
+  GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(std::move(program), arena_));
+  recorded_.push_back(std::make_unique<Recorded>(Recorded{std::move(fields), std::move(replay)}));
+  return &recorded_.back()->replay;
+}
+
+absl::Status RecordedSums::Add(const Batch& batch, int64_t start, int64_t stop, std::vector<double>& totals) {
+  std::vector<Tensor> inputs;
+  std::vector<FieldSpec> fields;
+  for (const Field& field : batch.fields) {
+    GM_ASSIGN_OR_RETURN(const Tensor rows, field.values.Rows(start, stop));
+    GM_ASSIGN_OR_RETURN(Tensor moved, rows.To(arena_->device()));
+    fields.push_back({field.name, moved.spec()});
+    inputs.push_back(std::move(moved));
+  }
+  GM_ASSIGN_OR_RETURN(Replay* const replay, ReplayOf(std::move(fields), stop - start));
+  if (replay == nullptr) {
+    const int64_t middle = start + (stop - start + 1) / 2;
+    GM_RETURN_IF_ERROR(Add(batch, start, middle, totals));
+    return Add(batch, middle, stop, totals);
+  }
+  GM_RETURN_IF_ERROR(replay->Run(inputs));
+  std::vector<Var> values;
+  for (size_t i = 0; i < replay->program().outputs.size(); ++i) values.emplace_back(replay->output(i));
+  return AddTo(totals, values);
+}
+
+absl::StatusOr<std::vector<double>> SumOver(const Dataset& dataset, int64_t batch_size, RecordedSums& recorded) {
+  return SumOfBatches(dataset, batch_size, [&](const Batch& batch, std::vector<double>& totals) {
+    return recorded.Add(batch, 0, batch.samples, totals);
+  });
+}
+
+absl::StatusOr<std::vector<double>> SumOver(const Dataset& dataset, int64_t batch_size, Device device, bool replay,
+                                            const BatchSums& sums) {
+  if (replay) {
+    RecordedSums recorded(sums, std::make_shared<Arena>(device), /*grow=*/true);
+    return SumOver(dataset, batch_size, recorded);
+  }
+  return SumOfBatches(dataset, batch_size, [&](const Batch& batch, std::vector<double>& totals) {
+    return CatchExceptions([&] { return AddTo(totals, sums(Inputs(batch.fields, device), batch.samples)); });
+  });
+}
+
+BatchSums InPrecision(BatchSums sums, Precision precision, std::shared_ptr<Bf16Copies> copies) {
+  return [sums = std::move(sums), precision, copies = std::move(copies)](const Inputs& inputs, int64_t samples) {
+    const PrecisionScope scope(precision, copies);
+    return sums(inputs, samples);
+  };
+}
+
+BatchSums ClassifierSums(LogitsFunction logits, const std::string& label, Caller caller) {
+  return [logits = std::move(logits), label, caller](const Inputs& inputs, int64_t) {
     const Var scores = logits(inputs);
     const CallerScope scope(caller);
     const Var labels = Cast(inputs[label], DType::kI64);
     const Loss loss = CrossEntropy(scores, labels);
     return std::vector<Var>{loss.sum, loss.count, Sum(Cast(Equal(ArgMax(scores, -1), labels), DType::kI64))};
   };
+}
+
+absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, const Dataset& dataset, int64_t batch,
+                                              Device device, absl::string_view label, Precision precision,
+                                              Caller caller) {
+  if (logits == nullptr) return InvalidArgument("the function that gives logits is empty");
+  if (batch < 1) return InvalidArgument("EvaluateClassifier: batch is ", batch, ", expected at least 1");
+  const BatchSums in_precision =
+      InPrecision(ClassifierSums(logits, std::string(label), caller), precision, std::make_shared<Bf16Copies>());
   const Stopwatch watch;
-  GM_ASSIGN_OR_RETURN(const std::vector<double> sums, SumOver(dataset, batch, device, false, loss_count_hits));
-  ClassifierEvaluation evaluation;
+  GM_ASSIGN_OR_RETURN(const std::vector<double> sums, SumOver(dataset, batch, device, false, in_precision));
+  Evaluation evaluation;
   if (sums[1] > 0) {
     evaluation.loss = sums[0] / sums[1];
     evaluation.accuracy = sums[2] / sums[1];

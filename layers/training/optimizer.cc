@@ -68,19 +68,10 @@ absl::StatusOr<Optimizer::Started> Optimizer::Start(absl::Span<const NamedParame
       break;
     }
   }
-  const auto add = [&](const NamedParameter& parameter, const std::string& kind) -> absl::Status {
-    const Spec& spec = parameter.value.spec();
-    const DType dtype = spec.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-    absl::StatusOr<Tensor> zeros = Tensor::Zeros(Spec{spec.shape, dtype, spec.device});
-    if (!zeros.ok()) return Annotate(zeros.status(), Name(), ": the ", kind, " of ", parameter.name, ": ");
-    started.state.push_back({parameter.name, kind, *std::move(zeros)});
-    return absl::OkStatus();
-  };
-  for (const std::string& kind : StateNames()) {
-    for (const NamedParameter& parameter : parameters) GM_RETURN_IF_ERROR(add(parameter, kind));
-  }
-  for (const NamedParameter& parameter : parameters) {
-    if (parameter.value.dtype() == DType::kBf16) GM_RETURN_IF_ERROR(add(parameter, "master"));
+  for (const StateSpec& state : StateSpecs(parameters)) {
+    absl::StatusOr<Tensor> zeros = Tensor::Zeros(state.spec);
+    if (!zeros.ok()) return Annotate(zeros.status(), Name(), ": the ", state.kind, " of ", state.parameter, ": ");
+    started.state.push_back({state.parameter, state.kind, *std::move(zeros)});
   }
   const Device device = parameters[0].value.device();
   GM_ASSIGN_OR_RETURN(started.control, Tensor::Zeros(Spec{{3}, DType::kF64, device}));
@@ -107,6 +98,28 @@ absl::StatusOr<Optimizer::Started> Optimizer::Start(absl::Span<const NamedParame
   started.inputs.resize(started.specs.size());
   std::sort(started.updated_buffers.begin(), started.updated_buffers.end());
   return started;
+}
+
+std::vector<Optimizer::StateSpec> Optimizer::StateSpecs(absl::Span<const NamedParameter> parameters) const {
+  std::vector<StateSpec> specs;
+  const auto add = [&](const NamedParameter& parameter, const std::string& kind) {
+    const Spec& spec = parameter.value.spec();
+    const DType dtype = spec.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+    specs.push_back({parameter.name, kind, Spec{spec.shape, dtype, spec.device}});
+  };
+  for (const std::string& kind : StateNames()) {
+    for (const NamedParameter& parameter : parameters) add(parameter, kind);
+  }
+  for (const NamedParameter& parameter : parameters) {
+    if (parameter.value.dtype() == DType::kBf16) add(parameter, "master");
+  }
+  return specs;
+}
+
+absl::Status Optimizer::MakeState(absl::Span<const NamedParameter> parameters) {
+  if (!started_.names.empty()) return CheckNames(parameters);
+  GM_ASSIGN_OR_RETURN(started_, Start(parameters));
+  return absl::OkStatus();
 }
 
 absl::Status Optimizer::CheckNames(absl::Span<const NamedParameter> parameters) const {
@@ -183,13 +196,6 @@ absl::Status Optimizer::Apply(absl::Span<const NamedParameter> parameters, absl:
   for (const Tensor& tensor : started.updated) tensor.buffer()->MarkWritten();
   if (first) started_ = std::move(fresh);
   ++steps_;
-  return absl::OkStatus();
-}
-
-absl::Status Optimizer::MakeState(absl::Span<const NamedParameter> parameters) {
-  if (parameters.empty()) return InvalidArgument(Name(), ": no parameters");
-  if (!started_.names.empty()) return CheckNames(parameters);
-  GM_ASSIGN_OR_RETURN(started_, Start(parameters));
   return absl::OkStatus();
 }
 

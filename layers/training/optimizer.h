@@ -47,21 +47,31 @@ class Optimizer {
   absl::Status Apply(absl::Span<const NamedParameter> parameters, absl::Span<const Var> gradients,
                      const UpdateControl& control = {});
 
+  // What MakeState, or else the first Apply, makes for these parameters, in state()'s order.
+  struct StateSpec {
+    std::string parameter;
+    std::string kind;
+    Spec spec;
+  };
+  std::vector<StateSpec> StateSpecs(absl::Span<const NamedParameter> parameters) const;
+  static constexpr int64_t kControlBytes = 24;  // beside the state: what changes from step to step
+  // Makes the state before the first Apply, so that steps take no memory.
+  absl::Status MakeState(absl::Span<const NamedParameter> parameters);
+
   // What the last Apply ran, as a Program of one Step: for profiles and reports, not to be run. Empty before the first.
   Program UpdateProgram(Caller caller = Caller::Here()) const;
 
   double learning_rate() const { return learning_rate_; }  // before schedule and groups
   int64_t steps() const { return steps_; }                 // taken so far
   // Each kind of state for all parameters in Apply's order; then the f32 "master" of each bf16 parameter (op.h). Empty
-  // before the first step.
+  // before MakeState or the first step.
   struct State {
     std::string parameter;
     std::string kind;
     Tensor value;
   };
   const std::vector<State>& state() const { return started_.state; }
-  // For resuming: the state that the first Apply would make, if there is none yet, and how many steps it is of.
-  absl::Status MakeState(absl::Span<const NamedParameter> parameters);
+  // For resuming: how many steps the state is of.
   void SetSteps(int64_t steps) { steps_ = steps; }
   virtual std::vector<std::string> StateNames() const = 0;  // the kinds but "master": "exp_avg", ...
   // "AdamW": as messages call it.

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gemmill/autograd/ops.h"
-#include "gemmill/autograd/trace.h"
+#include "gemmill/layers/training/step_memory.h"
 #include "gemmill/runtime/memory.h"
 #include "gemmill/runtime/passes/passes.h"
 
@@ -58,15 +58,27 @@ absl::StatusOr<Trainer> Trainer::Make(const Module& model, std::shared_ptr<Optim
     return InvalidArgument("global_batch is ", options.global_batch, ", expected at least 1");
   }
   if (options.micro_batch < 0 || options.micro_batch > options.global_batch) {
-    return InvalidArgument("micro_batch is ", options.micro_batch, ", expected 1 to the global_batch of ",
+    return InvalidArgument("micro_batch is ", options.micro_batch.samples, ", expected 1 to the global_batch of ",
                            options.global_batch);
+  }
+  const bool eager = !options.trace || options.check_numerics;
+  if (eager && (options.memory_budget.stated() || options.tune_micro_batch)) {
+    return InvalidArgument(options.tune_micro_batch ? "tune_micro_batch" : "memory_budget",
+                           " plans recorded steps, and ", options.trace ? "check_numerics" : "trace = false",
+                           " runs eagerly; set one of them");
+  }
+  if (options.tune_micro_batch && !options.micro_batch.automatic) {
+    return InvalidArgument("tune_micro_batch times sizes of micro-batches, and micro_batch is ",
+                           options.micro_batch.samples, " already; set one of them");
   }
   if (!(options.clip_norm >= 0)) return InvalidArgument("clip_norm is ", options.clip_norm, ", expected 0 or more");
   GM_RETURN_IF_ERROR(options.schedule.Check());
   GM_RETURN_IF_ERROR(optimizer->Validate());
   std::vector<NamedParameter> parameters = model.trainable();
   if (parameters.empty()) return InvalidArgument("the model has no parameters to train; are all frozen?");
-  return Trainer(std::move(parameters), std::move(optimizer), std::move(loss), options);
+  Trainer trainer(std::move(parameters), std::move(optimizer), std::move(loss), options);
+  trainer.all_parameters_ = model.named_parameters();
+  return trainer;
 }
 
 Trainer::Trainer(std::vector<NamedParameter> parameters, std::shared_ptr<Optimizer> optimizer, LossFunction loss,
@@ -76,20 +88,26 @@ Trainer::Trainer(std::vector<NamedParameter> parameters, std::shared_ptr<Optimiz
       loss_(std::move(loss)),
       options_(options),
       device_(parameters_[0].value.device()) {
-  if (options_.micro_batch == 0) options_.micro_batch = options_.global_batch;
+  // Eager steps are not planned: of those auto is the whole global batch.
+  const bool automatic = options_.micro_batch.automatic && options_.trace && !options_.check_numerics;
+  if (options_.micro_batch == 0 && !automatic) options_.micro_batch = MostSamples();
   if (options_.precision == Precision::kF32) return;
   copies_ = std::make_shared<Bf16Copies>();
   loss_ = [function = std::move(loss_), copies = copies_, precision = options_.precision](const Inputs& inputs) {
     const PrecisionScope scope(precision, copies);
     return function(inputs);
   };
+  if (options_.evaluation != nullptr) {
+    options_.evaluation = InPrecision(std::move(options_.evaluation), options_.precision, copies_);
+  }
 }
 
 absl::Status Trainer::Validate(const Batch& batch) const {
   GM_RETURN_IF_ERROR(batch.status);
-  if (batch.samples < 1 || batch.samples > options_.global_batch) {
+  const bool shared = options_.communicator != nullptr && batch.global_samples > 0;
+  if (batch.samples < (shared ? 0 : 1) || batch.samples > MostSamples()) {
     return InvalidArgument("the batch has ", batch.samples, " samples, expected 1 to the global_batch of ",
-                           options_.global_batch);
+                           MostSamples());
   }
   for (const NamedParameter& parameter : parameters_) {
     if (parameter.value.requires_grad()) continue;
@@ -107,7 +125,7 @@ absl::Status Trainer::Validate(const Batch& batch) const {
 
 absl::Status Trainer::MakeTotals() {
   if (!total_tensors_.empty()) return absl::OkStatus();
-  arena_ = std::make_shared<Arena>(device_);
+  if (arena_ == nullptr) arena_ = std::make_shared<Arena>(device_);
   GM_ASSIGN_OR_RETURN(key_, Tensor::Zeros(Spec{{2}, DType::kI64, device_}));
   GM_ASSIGN_OR_RETURN(first_sample_, Tensor::Zeros(Spec{{}, DType::kI64, device_}));
   GM_ASSIGN_OR_RETURN(norm_value_, Tensor::Zeros(Spec{{}, DType::kF32, device_}));
@@ -131,13 +149,21 @@ absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field>
     return true;
   };
   for (const auto& recording : recordings_) {
-    if (same(*recording)) return recording.get();
+    if (!same(*recording)) continue;
+    const bool fits = samples == 1 || recording->replay.plan().arena_bytes <= arena_->bytes();
+    return fits ? recording.get() : nullptr;
   }
   std::vector<FieldSpec> specs;
   for (size_t i = 0; i < fields.size(); ++i) specs.push_back({fields[i].name, inputs_[i].spec()});
   absl::StatusOr<Program> program = TraceMicroBatch(loss_, specs, samples, parameters_, first, total_tensors_, caller);
   if (!program.ok()) return WithEagerHint(program.status());
-  GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(options_.passes ? passes::Default(*program) : *program, arena_));
+  Program passed = options_.passes ? passes::Default(*program) : *program;
+  if (samples > 1 && samples != options_.micro_batch) {
+    GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, WorkspaceBytes(passed));
+    GM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(passed, workspaces));
+    if (plan.arena_bytes > arena_->bytes()) return nullptr;
+  }
+  GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(std::move(passed), arena_));
   replay.SetWatch(watch_);
   recordings_.push_back(
       std::make_unique<Recording>(Recording{std::move(specs), samples, first, *std::move(program), std::move(replay)}));
@@ -163,6 +189,11 @@ absl::Status Trainer::AddReplayed(const Batch& batch, int64_t start, int64_t sto
     GM_ASSIGN_OR_RETURN(input, input.To(device_));
   }
   GM_ASSIGN_OR_RETURN(Recording* const recording, RecordingOf(batch.fields, stop - start, start == 0, caller));
+  if (recording == nullptr) {
+    const int64_t middle = start + (stop - start + 1) / 2;
+    GM_RETURN_IF_ERROR(AddReplayed(batch, start, middle, caller));
+    return AddReplayed(batch, middle, stop, caller);
+  }
   const int64_t use = recording->uses + 1;
   if (IsChecked(use)) GM_RETURN_IF_ERROR(CheckStillTheSame(*recording, caller));
   recording->uses = use;
@@ -202,7 +233,7 @@ absl::StatusOr<double> Trainer::GradientNorm(Caller caller) {
     return norm().Item();
   }
   if (norm_ == nullptr) {
-    GM_ASSIGN_OR_RETURN(Program program, Trace([&](const std::vector<Var>&) { return std::vector<Var>{norm()}; }, {}));
+    GM_ASSIGN_OR_RETURN(Program program, GradientNormProgram(total_tensors_, caller));
     GM_RETURN_IF_ERROR(WriteInto(program, 0, norm_value_));
     GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(std::move(program), arena_));
     replay.SetWatch(watch_);
@@ -214,15 +245,23 @@ absl::StatusOr<double> Trainer::GradientNorm(Caller caller) {
 
 absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   const Stopwatch watch;
-  GM_RETURN_IF_ERROR(Validate(batch));
+  const MemoryAccountScope account(account_);
+  absl::Status ready = Validate(batch);
   const CheckNumericsScope check(options_.check_numerics || CheckNumericsEnabled());
   const bool eagerly = !options_.trace || CheckNumericsEnabled();
-  if (copies_ != nullptr) GM_RETURN_IF_ERROR(copies_->Refresh(watch_));
-  for (int64_t start = 0; start < batch.samples; start += options_.micro_batch) {
-    const int64_t stop = std::min(batch.samples, start + options_.micro_batch);
-    GM_RETURN_IF_ERROR(eagerly ? AddEagerly(batch, start, stop, caller) : AddReplayed(batch, start, stop, caller));
-  }
-  GM_RETURN_IF_ERROR(Stream::Default(device_).Synchronize());
+  if (ready.ok() && !eagerly) ready = WithEagerHint(PlanStep(batch.fields, caller));
+  GM_RETURN_IF_ERROR(AgreeIfRanks(ready));
+  const auto add = [&]() -> absl::Status {
+    if (copies_ != nullptr) GM_RETURN_IF_ERROR(copies_->Refresh(watch_));
+    if (batch.samples == 0) return ClearTotals();
+    for (int64_t start = 0; start < batch.samples; start += options_.micro_batch) {
+      const int64_t stop = std::min(batch.samples, start + options_.micro_batch);
+      GM_RETURN_IF_ERROR(eagerly ? AddEagerly(batch, start, stop, caller) : AddReplayed(batch, start, stop, caller));
+    }
+    return Stream::Default(device_).Synchronize();
+  };
+  GM_RETURN_IF_ERROR(AgreeIfRanks(eagerly ? add() : WithMemory(add)));
+  GM_RETURN_IF_ERROR(ReduceTotals());
   GM_ASSIGN_OR_RETURN(const double norm_of_sum, GradientNorm(caller));
   const double sum = ReadScalar(totals_[0].node()->values[totals_[0].output()]);
   const double count = ReadScalar(totals_[1].node()->values[totals_[1].output()]);
@@ -232,7 +271,7 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   report.loss = sum * control.gradient_scale;
   report.gradient_norm = norm_of_sum * control.gradient_scale;
   report.learning_rate = optimizer_->learning_rate() * control.learning_rate_factor;
-  report.samples = batch.samples;
+  report.samples = options_.communicator != nullptr ? batch.global_samples : batch.samples;
   report.skipped = !std::isfinite(norm_of_sum) || !std::isfinite(sum) || !std::isfinite(count);
   if (!report.skipped) {
     // As torch.nn.utils.clip_grad_norm_ has it, epsilon included.
@@ -251,7 +290,8 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   }
   report.step = steps_;
   report.seconds = watch.Seconds();
-  report.samples_per_second = static_cast<double>(batch.samples) / std::max(report.seconds, 1e-9);
+  report.samples_per_second = static_cast<double>(report.samples) / std::max(report.seconds, 1e-9);
+  if (!eagerly) AfterStep(batch, report);
   return report;
 }
 
@@ -275,23 +315,6 @@ void Trainer::SetWatch(Replay::Watch watch) {
   watch_ = std::move(watch);
   for (const auto& recording : recordings_) recording->replay.SetWatch(watch_);
   if (norm_ != nullptr) norm_->SetWatch(watch_);
-}
-
-absl::StatusOr<Evaluation> Trainer::Evaluate(const Dataset& dataset, Caller caller) const {
-  const BatchSums loss_and_count = [&](const Inputs& inputs, int64_t samples) {
-    const Loss loss = Counted(loss_, inputs, samples, caller);
-    return std::vector<Var>{loss.sum, loss.count};
-  };
-  const bool replay = options_.trace && !options_.check_numerics && !CheckNumericsEnabled();
-  const Stopwatch watch;
-  if (copies_ != nullptr) GM_RETURN_IF_ERROR(copies_->Refresh());
-  GM_ASSIGN_OR_RETURN(const std::vector<double> sums,
-                      SumOver(dataset, options_.micro_batch, device_, replay, loss_and_count));
-  Evaluation evaluation;
-  evaluation.loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
-  evaluation.samples = dataset.size();
-  evaluation.seconds = watch.Seconds();
-  return evaluation;
 }
 
 }  // namespace gemmill

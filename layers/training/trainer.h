@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -24,15 +25,19 @@
 #include "gemmill/layers/training/evaluation.h"
 #include "gemmill/layers/training/micro_batch.h"
 #include "gemmill/layers/training/optimizer.h"
+#include "gemmill/layers/training/plan_event.h"
 #include "gemmill/layers/training/schedule.h"
+#include "gemmill/runtime/comm/communicator.h"
 #include "gemmill/runtime/replay.h"
+#include "gemmill/runtime/schedule/batch_scheduler.h"
+#include "gemmill/runtime/schedule/memory_budget.h"
 
 namespace gemmill {
 
 struct TrainerOptions {
-  int64_t global_batch = 0;  // the most samples of a step; a step with fewer (an epoch's last) is fine
-  int64_t micro_batch = 0;   // samples per forward and backward pass; 0: the whole global batch
-  double clip_norm = 0;      // gradients whose global norm is above this are scaled down to it; 0: never
+  int64_t global_batch = 0;    // the most samples of a step; a step with fewer (an epoch's last) is fine
+  MicroBatch micro_batch = 0;  // samples per forward and backward pass; 0: the whole global batch
+  double clip_norm = 0;        // gradients whose global norm is above this are scaled down to it; 0: never
   Schedule schedule = Schedule::Constant();
   // kBf16: the loss function runs inside a PrecisionScope, evaluation too; weights are converted once per step.
   Precision precision = Precision::kF32;
@@ -40,6 +45,14 @@ struct TrainerOptions {
   bool check_numerics = false;  // stop at the first op that makes a NaN or infinity (CheckNumericsScope); runs eagerly
   bool trace = true;            // record and replay; false: eagerly, for losses whose ops depend on values
   bool passes = true;           // fuse the Steps of recordings (runtime/passes); the bits are the same
+  // What Evaluate sums up: loss and count, and of classifiers hits (ClassifierSums). Empty: the loss and its count.
+  BatchSums evaluation = nullptr;
+  // What all that training holds may take; of recorded steps alone. Data sets and batches of a loader are beside it.
+  MemoryBudget memory_budget = {};
+  bool tune_micro_batch = false;  // of MicroBatch::Auto: time sizes on the first steps, instead of predicting
+  std::function<void(const PlanEvent&)> on_plan = nullptr;  // told of each choice, after its first step
+  // The ranks that share every global batch; null: this process alone. Each rank gives Step its own part.
+  std::shared_ptr<Communicator> communicator = nullptr;
 };
 
 struct StepReport {
@@ -53,6 +66,7 @@ struct StepReport {
   // The loss or a gradient was not finite: weights, optimizer and schedule stay as they were, and `step` does not
   // advance.
   bool skipped = false;
+  std::string note;  // what the user should know of, told once: a budget file that cannot be read
 };
 
 class Trainer {
@@ -73,7 +87,13 @@ class Trainer {
   absl::StatusOr<StepReport> Step(const Batch& batch, Caller caller = Caller::Here());
 
   // The mean loss over a data set, in micro-batches, in evaluation mode and without gradients.
-  absl::StatusOr<Evaluation> Evaluate(const Dataset& dataset, Caller caller = Caller::Here()) const;
+  absl::StatusOr<Evaluation> Evaluate(const Dataset& dataset, Caller caller = Caller::Here());
+
+  // The size of the present plan; before the first step, where the scheduler has not chosen yet, that of
+  // ResumeMicroBatch or 0.
+  int64_t micro_batch() const { return options_.micro_batch > 0 ? options_.micro_batch.samples : resumed_micro_batch_; }
+  // Of a run that is resumed: the scheduler's first choice is this one, if it fits.
+  void ResumeMicroBatch(int64_t samples) { resumed_micro_batch_ = samples; }
 
   // The Programs recorded so far, passes included, and the bytes that they share for temporaries.
   std::vector<const Replay*> recordings() const;
@@ -100,6 +120,7 @@ class Trainer {
     Replay replay;
     int64_t uses = 0;
   };
+  // Null where it would need a larger arena than the plan has; of one sample the arena grows.
   absl::StatusOr<Recording*> RecordingOf(absl::Span<const Field> fields, int64_t samples, bool first, Caller caller);
   absl::Status CheckStillTheSame(Recording& recording, Caller caller);
   absl::Status AddReplayed(const Batch& batch, int64_t start, int64_t stop, Caller caller);
@@ -107,7 +128,25 @@ class Trainer {
   absl::StatusOr<double> GradientNorm(Caller caller);
   absl::Status MakeTotals();
 
+  // trainer_memory.cc
+  struct Planned;
+  bool Replays() const { return options_.trace && !options_.check_numerics && !CheckNumericsEnabled(); }
+  absl::Status MakePlanner(absl::Span<const Field> fields, Caller caller);
+  absl::Status PlanStep(absl::Span<const Field> fields, Caller caller);
+  absl::Status TakeMemory();
+  absl::Status WithMemory(absl::FunctionRef<absl::Status()> run);
+  int64_t OutsideBytes() const;
+  void Adopt(const BatchDecision& decision);
+  absl::Status ExplainTooLittle(const absl::Status& error) const;
+  void AfterStep(const Batch& batch, StepReport& report);
+  // trainer_ranks.cc
+  absl::Status AgreeIfRanks(const absl::Status& mine) const;
+  absl::Status ReduceTotals();
+  absl::Status ClearTotals();
+  int64_t MostSamples() const;
+
   std::vector<NamedParameter> parameters_;
+  std::vector<NamedParameter> all_parameters_;  // frozen and tied ones too
   std::shared_ptr<Optimizer> optimizer_;
   LossFunction loss_;
   std::shared_ptr<Bf16Copies> copies_;  // of parameters that `loss_` uses; null in f32
@@ -123,6 +162,9 @@ class Trainer {
   std::unique_ptr<Replay> norm_;
   Tensor norm_value_;
   std::vector<Tensor> inputs_;  // the fields of a micro-batch, key and first sample
+  std::shared_ptr<MemoryAccount> account_ = std::make_shared<MemoryAccount>();
+  std::shared_ptr<Planned> planned_;  // once the fields of a batch are known
+  int64_t resumed_micro_batch_ = 0;
   Tensor key_;
   Tensor first_sample_;
   Replay::Watch watch_;

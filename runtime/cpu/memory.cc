@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
 namespace gemmill::cpu {
@@ -34,6 +36,43 @@ Kept& kept() {
 int64_t CgroupLimit(const char* path) {
   int64_t limit = 0;
   return std::ifstream(path) >> limit ? limit : std::numeric_limits<int64_t>::max();
+}
+
+// Of this process's cgroups of memory, from its own to the root: the least that a limit leaves. What the kernel can
+// take back from files that were read (inactive_file) is not in use.
+int64_t CgroupAvailable() {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  const auto look = [&](const std::string& folder, const char* limit, const char* usage, const char* inactive) {
+    const int64_t most = CgroupLimit((folder + limit).c_str());
+    if (most >= TotalBytes()) return;
+    const int64_t used = CgroupLimit((folder + usage).c_str());
+    int64_t reclaimable = 0;
+    std::ifstream stat(folder + "/memory.stat");
+    std::string key;
+    for (int64_t value = 0; stat >> key >> value;) {
+      if (key == inactive) reclaimable = value;
+    }
+    least = std::min(least, std::max<int64_t>(0, most - std::min(used, most) + std::min(reclaimable, used)));
+  };
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const size_t path_at = line.find(':', line.find(':') + 1) + 1;
+    std::string path = line.substr(path_at);
+    const std::string controllers = line.substr(0, path_at);
+    const bool v2 = line.rfind("0::", 0) == 0;
+    if (!v2 && controllers.find(":memory:") == std::string::npos) continue;
+    while (true) {
+      if (path == "/") path.clear();
+      if (v2) look("/sys/fs/cgroup" + path, "/memory.max", "/memory.current", "inactive_file");
+      if (!v2) {
+        look("/sys/fs/cgroup/memory" + path, "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file");
+      }
+      if (path.empty()) break;
+      const size_t parent = path.rfind('/');
+      path.resize(parent == std::string::npos ? 0 : parent);
+    }
+  }
+  return least;
 }
 
 int64_t ReadTotalBytes() {
@@ -101,6 +140,28 @@ void Copy(const void* source, void* destination, int64_t bytes) {
 int64_t TotalBytes() {
   static const int64_t total = ReadTotalBytes();
   return total;
+}
+
+int64_t AvailableBytes() {
+  int64_t available = std::numeric_limits<int64_t>::max();
+  std::ifstream file("/proc/meminfo");
+  std::string key, unit;
+  for (int64_t value = 0; file >> key >> value;) {
+    std::getline(file, unit);
+    if (key == "MemAvailable:") {
+      available = value * 1024;
+      break;
+    }
+  }
+  const std::lock_guard<std::mutex> lock(kept().mutex);
+  return std::min(available, CgroupAvailable()) + kept().bytes;
+}
+
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  return file >> size >> resident ? resident * sysconf(_SC_PAGESIZE) : 0;
 }
 
 void ReleaseKept() {

@@ -18,6 +18,11 @@ void Copy(const void* source, void* destination, int64_t bytes);
 // What the process can have at most: the machine's memory and swap, or less where a cgroup says so.
 int64_t TotalBytes();
 
+// What the process could still take: the system's available memory and the kept blocks, or less where its cgroups leave
+// less.
+int64_t AvailableBytes();
+int64_t ResidentBytes();
+
 // Gives the kept blocks back to the system.
 void ReleaseKept();
 

@@ -118,5 +118,65 @@ TEST(ExplainTest, Refuses) {
   ExpectRefuses("stray", {"stray"});
 }
 
+nlohmann::json MemoryOf(const std::string& arguments) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/memory.json";
+  const Finished run = RunProgram("explain", "--memory " + arguments + " --json " + path);
+  EXPECT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_THAT(run.output, HasSubstr("live at the peak"));
+  return nlohmann::json::parse(ReadAll(path), nullptr, /*allow_exceptions=*/false);
+}
+
+TEST(ExplainTest, MemoryOfADeviceThatIsNotThere) {
+  const nlohmann::json memory =
+      MemoryOf("--sizes 8192,16384,16384,8192 --global_batch 65536 --device h100 --memory_budget 60GiB");
+  EXPECT_EQ(memory["fits"], true);
+  int64_t live = 0;
+  std::vector<std::string> roles;
+  for (const nlohmann::json& item : memory["live_at_peak"]) {
+    live += item["bytes"].get<int64_t>();
+    roles.push_back(item["role"]);
+  }
+  EXPECT_EQ(live, memory["predicted_bytes"]);
+  for (const char* role : {"parameter", "gradient", "optimizer state", "activation", "workspace", "input"}) {
+    EXPECT_THAT(roles, Contains(role));
+  }
+  std::vector<std::string> changes;
+  for (const nlohmann::json& advice : memory["advice"]) {
+    changes.push_back(advice["change"]);
+    EXPECT_GT(advice["saved_bytes"], 0);
+  }
+  for (const char* change : {"micro-batch of", "bf16", "recompute layer fc", "optimizer state divided"}) {
+    EXPECT_THAT(changes, Contains(HasSubstr(change)));
+  }
+}
+
+TEST(ExplainTest, MemoryOfASizeOfOnesOwnAndWhatDoesNotFit) {
+  const std::string arguments = "--sizes 784,512,10 --global_batch 1000 --memory_budget 12MiB ";
+  const nlohmann::json chosen = MemoryOf(arguments);
+  const int64_t most = chosen["max_micro_batch"];
+  EXPECT_GT(most, 0);
+  EXPECT_LT(most, 1000);
+  EXPECT_EQ(MemoryOf(arguments + "--micro_batch " + std::to_string(most))["fits"], true);
+  const nlohmann::json whole = MemoryOf(arguments + "--micro_batch 0");
+  EXPECT_EQ(whole["micro_batch"], 1000);
+  EXPECT_EQ(whole["fits"], false);
+  const nlohmann::json none = MemoryOf("--sizes 784,512,10 --global_batch 1000 --memory_budget 1MiB");
+  EXPECT_EQ(none["fits"], false);
+  EXPECT_EQ(none["max_micro_batch"], 0);
+  EXPECT_EQ(none["micro_batch"], 1);
+}
+
+TEST(ExplainTest, MemoryFlagsThatContradict) {
+  for (const auto& [arguments, word] :
+       {std::pair("--micro_batch 4", "micro_batch"), std::pair("--memory_budget 1GB", "memory_budget"),
+        std::pair("--memory --measure", "measure"), std::pair("--memory --memory_budget 80GG", "80GG"),
+        std::pair("--memory --memory_budget @file", "@file"), std::pair("--memory --batch 8 --micro_batch 9", "9")}) {
+    const Finished run = RunProgram("explain", arguments);
+    EXPECT_EQ(run.exit_code, 1) << arguments;
+    EXPECT_THAT(run.errors, HasSubstr(word));
+  }
+}
+
 }  // namespace
 }  // namespace gemmill

@@ -52,10 +52,11 @@ inline Finished RunProgram(const std::string& name, const std::string& arguments
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadAll(output), ReadAll(errors)};
 }
 
-// The JSON lines of a metrics file: those of steps, then those of evaluations.
+// The JSON lines of a metrics file: those of steps, of evaluations and of plans.
 struct Metrics {
   std::vector<nlohmann::json> steps;
   std::vector<nlohmann::json> evaluations;
+  std::vector<nlohmann::json> plans;
 
   std::vector<double> Losses() const {
     std::vector<double> losses;
@@ -69,7 +70,8 @@ inline Metrics ReadMetrics(const std::string& path) {
   for (const std::string& line : Lines(ReadAll(path))) {
     const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     EXPECT_TRUE(parsed.is_object()) << line;
-    (parsed.contains("event") ? metrics.evaluations : metrics.steps).push_back(parsed);
+    const std::string event = parsed.value("event", "");
+    (event == "plan" ? metrics.plans : event.empty() ? metrics.steps : metrics.evaluations).push_back(parsed);
   }
   return metrics;
 }

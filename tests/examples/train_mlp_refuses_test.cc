@@ -139,6 +139,17 @@ TEST(TrainMlpRefusesTest, ClassesBeyondTheMachine) {
   ExpectRefuses("--epochs 1 --hidden 32768 --data " + data.path(), {"[2147483647, 32768]", "no memory"});
 }
 
+TEST(TrainMlpRefusesTest, MemoryFlags) {
+  ExpectRefuses("--epochs 1 --memory_budget 80GG", {"memory_budget", "80GG"});
+  ExpectRefuses("--epochs 1 --memory_budget 150%", {"memory_budget", "150%"});
+  ExpectRefuses("--epochs 1 --memory_budget @/nowhere", {"memory_budget", "/nowhere"});
+  ExpectRefuses("--epochs 1 --memory_budget 100KB", {"memory", "one sample", "fc2.weight"});
+  ExpectRefuses("--epochs 1 --micro_batch some", {"micro_batch", "some"});
+  ExpectRefuses("--epochs 1 --micro_batch 8 --tune_micro_batch", {"micro_batch 8", "tune_micro_batch"});
+  ExpectRefuses("--epochs 1 --check_numerics --memory_budget 1GB", {"check_numerics", "memory_budget"});
+  ExpectRefuses("--epochs 1 --hidden 64 --micro_batch 32 --memory_budget 105KB", {"micro-batch of 32", "105000"});
+}
+
 TEST(TrainMlpRefusesTest, HelpIsNoError) {
   for (const char* flag : {"--help", "-h", "--epochs 1 --help", "--helpfull", "--helpshort", "--help=epochs"}) {
     const Finished run = RunProgram("train_mlp", flag);

@@ -112,5 +112,25 @@ TEST(TrainMlpTest, LearningRatesFollowTheSchedule) {
   EXPECT_LT(cosine.back(), 0.001);
 }
 
+// Chosen or asked for, in more memory or less: the plan is told, its bytes are the measured ones, and losses agree.
+TEST(TrainMlpTest, TellsItsPlanAndTrainsAlikeInLittleMemory) {
+  const std::string arguments = "--epochs 1 --hidden 64 --global_batch 256 --seed 3 ";
+  const Metrics chosen = Train(arguments);
+  const Metrics little = Train(arguments + "--memory_budget 200KB");
+  const Metrics fixed = Train(arguments + "--micro_batch 100");
+  for (const Metrics* run : {&chosen, &little, &fixed}) {
+    ASSERT_EQ(run->plans.size(), 1u);
+    EXPECT_EQ(Keys(run->plans[0]),
+              (std::set<std::string>{"event", "step", "micro_batch", "predicted_bytes", "measured_bytes",
+                                     "resident_bytes", "budget_bytes", "max_micro_batch", "reason"}));
+    EXPECT_EQ(run->plans[0]["predicted_bytes"], run->plans[0]["measured_bytes"]);
+    EXPECT_THAT(run->Losses(), testing::Pointwise(testing::DoubleNear(1e-4), chosen.Losses()));
+  }
+  EXPECT_EQ(fixed.plans[0]["micro_batch"], 100);
+  EXPECT_EQ(chosen.plans[0]["max_micro_batch"], 256);
+  EXPECT_LT(little.plans[0]["micro_batch"], 256);
+  EXPECT_LE(little.plans[0]["measured_bytes"], 200000);
+}
+
 }  // namespace
 }  // namespace gemmill

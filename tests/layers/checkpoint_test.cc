@@ -185,9 +185,9 @@ TEST(CheckpointTest, HostileTrainingTextIsAnError) {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/bad.safetensors";
   const std::string good =
-      R"({"step":1,"epoch":0,"first_sample":8,"global_batch":8,"seed":4,"optimizer":"AdamW","optimizer_steps":0})";
+      R"({"step":1,"epoch":0,"first_sample":8,"global_batch":8,"micro_batch":8,"seed":4,"optimizer":"AdamW","optimizer_steps":0})";
   for (const std::string key :
-       {"step", "epoch", "first_sample", "global_batch", "seed", "optimizer", "optimizer_steps"}) {
+       {"step", "epoch", "first_sample", "global_batch", "micro_batch", "seed", "optimizer", "optimizer_steps"}) {
     std::string renamed = good;
     renamed.replace(good.find("\"" + key + "\""), key.size() + 2, "\"x\"");
     ASSERT_TRUE(SaveWeights(path, Classifier(), {{"gemmill.training", renamed}}).ok());
