@@ -120,7 +120,7 @@ class Trainer {
     Replay replay;
     int64_t uses = 0;
   };
-  // Null where it would need a larger arena than the plan has; of one sample the arena grows.
+  // Null where it would need a larger arena than a plan that is kept to; of one sample the arena grows.
   absl::StatusOr<Recording*> RecordingOf(absl::Span<const Field> fields, int64_t samples, bool first, Caller caller);
   absl::Status CheckStillTheSame(Recording& recording, Caller caller);
   absl::Status AddReplayed(const Batch& batch, int64_t start, int64_t stop, Caller caller);
