@@ -8,10 +8,10 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gemmill)
 
 # Headers of runtime/cpu and runtime/cuda stay behind: kernels live there, and nothing outside includes them. So do
 # those that only the .cc files of their own folder include.
-foreach(folder runtime runtime/passes runtime/schedule autograd layers layers/training data)
+foreach(folder runtime runtime/comm runtime/passes runtime/schedule autograd layers layers/training data)
   file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.h)
   list(REMOVE_ITEM headers ${PROJECT_SOURCE_DIR}/layers/gemmill.h ${PROJECT_SOURCE_DIR}/runtime/infer_rules.h
-       ${PROJECT_SOURCE_DIR}/runtime/json.h ${PROJECT_SOURCE_DIR}/autograd/vjp.h ${PROJECT_SOURCE_DIR}/data/byte_stream.h
+       ${PROJECT_SOURCE_DIR}/runtime/json.h ${PROJECT_SOURCE_DIR}/runtime/file_calls.h ${PROJECT_SOURCE_DIR}/autograd/vjp.h ${PROJECT_SOURCE_DIR}/data/byte_stream.h
        ${PROJECT_SOURCE_DIR}/data/csv_rows.h ${PROJECT_SOURCE_DIR}/data/order.h ${PROJECT_SOURCE_DIR}/data/visit.h)
   install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gemmill/${folder})
 endforeach()
