@@ -40,9 +40,14 @@ int CgroupCpus() {
 }  // namespace
 
 int DefaultNumThreads() {
+#ifdef GEMMILL_WITH_OPENMP
+  // What the process began with: with OMP_PROC_BIND this thread is bound to one processor already.
+  const int affinity = omp_get_num_procs();
+#else
   cpu_set_t set;
   CPU_ZERO(&set);
   const int affinity = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+#endif
   return std::max(1, std::min(affinity, CgroupCpus()));
 }
 

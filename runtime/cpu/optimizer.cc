@@ -14,6 +14,7 @@ namespace gemmill::cpu {
 namespace {
 
 // Elements updated at a time: what is copied for an output apart stays in the L1 cache.
+constexpr int64_t kShareMultiple = 16;  // a cache line of f32
 constexpr int64_t kBlock = 2048;
 constexpr double kCost = 0.7;  // nanoseconds an element
 
@@ -40,17 +41,22 @@ std::vector<Parameter> Concatenate(Specs in, size_t count) {
   return parameters;
 }
 
-// Calls body(i, offset, count) over blocks of elements of parameter i that together cover all parameters.
+// Calls body(i, offset, count) over blocks of elements of parameter i that together cover all parameters. Each thread
+// takes the same share of every parameter, as it does in the GEMMs around: what one has written the other needs less.
 template <typename Body>
 void ForEachBlock(const std::vector<Parameter>& parameters, const Body& body) {
   const int64_t total = parameters.empty() ? 0 : parameters.back().end;
   ParallelFor(total, Grain(kCost), [&](int64_t begin, int64_t end) {
-    auto at = std::upper_bound(parameters.begin(), parameters.end(), begin,
-                               [](int64_t value, const Parameter& parameter) { return value < parameter.end; });
-    for (; at != parameters.end() && at->begin < end; ++at) {
-      const int64_t last = std::min(end, at->end);
-      for (int64_t first = std::max(begin, at->begin); first < last; first += kBlock) {
-        body(static_cast<size_t>(at - parameters.begin()), first - at->begin, std::min(kBlock, last - first));
+    const auto place = [&](int64_t size, int64_t of_total) {
+      if (of_total == total) return size;
+      const double share = static_cast<double>(of_total) / static_cast<double>(total);
+      return std::min(size, static_cast<int64_t>(share * static_cast<double>(size)) / kShareMultiple * kShareMultiple);
+    };
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const int64_t size = parameters[i].end - parameters[i].begin;
+      const int64_t last = place(size, end);
+      for (int64_t first = place(size, begin); first < last; first += kBlock) {
+        body(i, first, std::min(kBlock, last - first));
       }
     }
   });

@@ -143,12 +143,14 @@ absl::StatusOr<Kernel> Prepare(const op::ArgMax& op, Specs in, Specs out) {
 
 absl::StatusOr<Kernel> Prepare(const op::GlobalNorm&, Specs in, Specs) {
   constexpr int64_t kPiece = 1 << 15;
-  // Each tensor is cut in pieces, whose sums are added in order.
+  // Each tensor is cut in pieces, whose sums are added in order: that of their place within their tensors, so that a
+  // thread takes the same share of each, as the optimizer's update does.
   struct Piece {
     double (*sum)(const void* x, int64_t begin, int64_t end);
     size_t input;
     int64_t begin;
     int64_t end;
+    double place;
   };
   std::vector<Piece> pieces;
   for (size_t i = 0; i < in.size(); ++i) {
@@ -159,9 +161,11 @@ absl::StatusOr<Kernel> Prepare(const op::GlobalNorm&, Specs in, Specs) {
     });
     const int64_t count = in[i].num_elements();
     for (int64_t begin = 0; begin < count; begin += kPiece) {
-      pieces.push_back({sum, i, begin, std::min(count, begin + kPiece)});
+      const double place = static_cast<double>(begin) / static_cast<double>(count);
+      pieces.push_back({sum, i, begin, std::min(count, begin + kPiece), place});
     }
   }
+  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.place < b.place; });
   const int64_t workspace_bytes = static_cast<int64_t>(pieces.size() * sizeof(double));
   return Kernel{[pieces = std::move(pieces)](const KernelArguments& args, Stream&) {
                   double* sums = static_cast<double*>(args.workspace);

@@ -109,16 +109,19 @@ struct Pass {
 // pass.columns after the one before: for kernels that compute x as they go.
 template <BinaryFn kFn, typename T, typename StoreFn, typename Make>
 void RunPass(const Pass& pass, const T* x, const StoreFn& store, const Make& make) {
-  const int64_t tiles = pass.tiles();
+  // Narrower tiles where threads would have too few to share; a column's sum is the same in either.
+  const bool few = pass.outer * pass.splits * pass.tiles() < 8 && pass.columns >= kTileColumns / 2;
+  const int64_t tile_columns = few ? kTileColumns / 4 : kTileColumns;
+  const int64_t tiles = (pass.columns + tile_columns - 1) / tile_columns;
   const int64_t split_rows = (pass.rows + pass.splits - 1) / pass.splits;
   const double item_elements =
-      static_cast<double>(split_rows) * static_cast<double>(std::min(pass.columns, kTileColumns));
+      static_cast<double>(split_rows) * static_cast<double>(std::min(pass.columns, tile_columns));
   ParallelFor(pass.outer * pass.splits * tiles, Grain(5 + 0.1 * item_elements), [&](int64_t begin, int64_t end) {
     TotalType<T> totals[kTileColumns];
     for (int64_t item = begin; item < end; ++item) {
       const int64_t part = item / tiles;  // of [outer, splits]
-      const int64_t column = item % tiles * kTileColumns;
-      const int64_t columns = std::min(kTileColumns, pass.columns - column);
+      const int64_t column = item % tiles * tile_columns;
+      const int64_t columns = std::min(tile_columns, pass.columns - column);
       const int64_t first = std::min(pass.rows, part % pass.splits * split_rows);
       const int64_t rows = std::min(split_rows, pass.rows - first);
       const int64_t tile = (part / pass.splits * pass.rows + first) * pass.columns + column;

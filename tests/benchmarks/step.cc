@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -27,16 +28,23 @@
 namespace gemmill {
 namespace {
 
-constexpr int kRepetitions = 15;
+constexpr int kRepetitions = 21;
 
 void SetThreads(const Workload& workload) { Check(SetNumThreads(workload.thread_count())); }
 
-// How much of the machine others used while it lives: what /proc/stat calls busy or stolen, less this process's own.
-// Kept as the counter "others", a share of all CPUs.
+// Seconds of a small GEMM on the threads in use: as long as others run on the same cores, a virtual machine's
+// neighbours among them, which no counter of ours sees, it takes longer.
+double ProbeSeconds();
+
+// How much of the machine others used while it lives: what /proc/stat calls busy or stolen, less this process's own, as
+// the counter "others", a share of all CPUs; and the longer of a probe before and one after, as the counter "probe".
 class Others {
  public:
-  explicit Others(benchmark::State& state) : state_(state), start_(Clock::now()), before_(Seconds()) {}
+  explicit Others(benchmark::State& state)
+      : state_(state), probe_(ProbeSeconds()), start_(Clock::now()), before_(Seconds()) {}
   ~Others() {
+    state_.counters["probe"] = std::max(probe_, ProbeSeconds());
+    state_.counters["threads"] = NumThreads();
     const double wall = std::chrono::duration<double>(Clock::now() - start_).count();
     state_.counters["others"] =
         std::max(0.0, Seconds() - before_) / (wall * static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)));
@@ -59,6 +67,7 @@ class Others {
   }
 
   benchmark::State& state_;
+  double probe_;
   Clock::time_point start_;
   double before_;
 };
@@ -89,7 +98,6 @@ class Gemm {
   }
   void Run() const { variant_.Run(); }
 
- private:
   struct Variant {
     Variant() = default;
     Variant(Precision precision, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, bool pack_a,
@@ -124,12 +132,12 @@ class Gemm {
       thread_local dnnl::stream stream(cpu::onednn::CpuEngine());
       primitive.execute(stream, arguments);
     }
-    // The least of many runs, over at least 20 ms.
-    double Seconds() const {
+    // The least of many runs, over at least `time`.
+    double Seconds(std::chrono::milliseconds time = std::chrono::milliseconds(20)) const {
       using Clock = std::chrono::steady_clock;
       double best = 1e9;
       const auto start = Clock::now();
-      for (int runs = 0; runs < 5 || Clock::now() - start < std::chrono::milliseconds(20); ++runs) {
+      for (int runs = 0; runs < 5 || Clock::now() - start < time; ++runs) {
         const auto before = Clock::now();
         Run();
         best = std::min(best, std::chrono::duration<double>(Clock::now() - before).count());
@@ -139,8 +147,15 @@ class Gemm {
     dnnl::matmul primitive;
     std::unordered_map<int, dnnl::memory> arguments;
   };
+
+ private:
   Variant variant_;
 };
+
+double ProbeSeconds() {
+  static const Gemm::Variant gemm(Precision::kF32, false, false, 256, 256, 256, false, false);
+  return gemm.Seconds(std::chrono::milliseconds(1));
+}
 
 // forward y = x w^T, wgrad dw = dy^T x, and from the second layer on dgrad dx = dy w.
 std::vector<Gemm> GemmsOf(const Workload& workload) {
@@ -200,10 +215,15 @@ class Collector : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs) {
       if (run.run_type == Run::RT_Iteration) {
-        const auto others = run.counters.find("others");
-        samples_[run.run_name.function_name].emplace_back(
-            others == run.counters.end() ? 0 : others->second.value,
-            run.real_accumulated_time / static_cast<double>(run.iterations));
+        Sample sample{.seconds = run.real_accumulated_time / static_cast<double>(run.iterations)};
+        if (const auto others = run.counters.find("others"); others != run.counters.end()) {
+          sample.others = others->second.value;
+          sample.probe = run.counters.at("probe").value;
+          sample.threads = static_cast<int>(run.counters.at("threads").value);
+          double& best = best_probes_[sample.threads];
+          best = best == 0 ? sample.probe : std::min(best, sample.probe);
+        }
+        samples_[run.run_name.function_name].push_back(sample);
         if (const auto steps = run.counters.find("steps"); steps != run.counters.end()) steps_ = steps->second.value;
       }
     }
@@ -211,12 +231,13 @@ class Collector : public benchmark::BenchmarkReporter {
   // Of the samples that had the machine to themselves; where they are fewer than kLeast, of those that were disturbed
   // least.
   double Median(const std::string& name) {
-    std::vector<std::pair<double, double>>& samples = samples_[name];
+    std::vector<std::pair<double, double>> samples;  // how disturbed, seconds
+    for (const Sample& sample : samples_[name]) samples.emplace_back(Disturbance(sample), sample.seconds);
     if (samples.empty()) return 0;
     std::sort(samples.begin(), samples.end());
     size_t kept = 0;
-    while (kept < samples.size() && (samples[kept].first <= kQuiet || kept < kLeast)) ++kept;
-    disturbed_ += samples[kept - 1].first > kQuiet ? 1 : 0;
+    while (kept < samples.size() && (samples[kept].first <= 1 || kept < kLeast)) ++kept;
+    disturbed_ += samples[kept - 1].first > 1 ? 1 : 0;
     std::vector<double> seconds;
     for (size_t i = 0; i < kept; ++i) seconds.push_back(samples[i].second);
     std::sort(seconds.begin(), seconds.end());
@@ -226,10 +247,25 @@ class Collector : public benchmark::BenchmarkReporter {
   int64_t steps() const { return static_cast<int64_t>(steps_); }  // of the planned Program
 
  private:
-  static constexpr double kQuiet = 0.05;  // the most that others may use of the machine
+  struct Sample {
+    double seconds = 0;
+    double others = 0;
+    double probe = 0;
+    int threads = 0;
+  };
+  // Above 1, a sample does not count.
+  double Disturbance(const Sample& sample) {
+    const double best = best_probes_[sample.threads];
+    const double slowed = best > 0 ? sample.probe / best - 1 : 0;
+    return std::max(sample.others / kMostOthers, slowed / kMostSlowed);
+  }
+
+  static constexpr double kMostOthers = 0.05;  // of the machine
+  static constexpr double kMostSlowed = 0.15;  // the probe, beside its best
   static constexpr size_t kLeast = 7;
 
-  std::map<std::string, std::vector<std::pair<double, double>>> samples_;  // others' share, seconds
+  std::map<std::string, std::vector<Sample>> samples_;
+  std::map<int, double> best_probes_;  // by number of threads
   int disturbed_ = 0;
   double steps_ = 0;
 };
@@ -300,4 +336,12 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace gemmill
 
-int main(int argc, char** argv) { return gemmill::Main(argc, argv); }
+int main(int argc, char** argv) {
+  // OpenMP reads it before main. With its default, threads that wait for the next parallel loop go to sleep in some
+  // runs and not in others, and waking them takes as long as a small GEMM.
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
+    setenv("OMP_WAIT_POLICY", "active", 1);
+    execv("/proc/self/exe", argv);
+  }
+  return gemmill::Main(argc, argv);
+}
