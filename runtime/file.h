@@ -26,9 +26,9 @@ namespace gemmill {
 absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_view> pieces);
 absl::Status WriteFile(const std::string& path, absl::string_view bytes);
 
-// A regular file opened for reading, mapped into memory: what is read is copied once, and the rest of the file takes none.
-// A file that has been cut short is an error; only one that is cut in the very moment of a Read, or whose disk fails
-// then, ends the process (SIGBUS), as it does for every program that maps files.
+// A regular file opened for reading, mapped into memory: what is read is copied once, and the rest of the file takes
+// none. A file that has been cut short is an error; only one that is cut in the very moment of a Read, or whose disk
+// fails then, ends the process (SIGBUS), as it does for every program that maps files.
 class InputFile {
  public:
   static absl::StatusOr<InputFile> Open(const std::string& path);
