@@ -239,7 +239,8 @@ Var ApplyDropout(Located x, const DropoutOptions& options) {
                              samples, " samples of the batch; give DropoutOptions::index"));
     }
     const CallerScope caller(x.caller);
-    index = Iota(rows, x.var.device()) + random->first_sample * static_cast<double>(rows / samples);
+    const int64_t rows_per_sample = rows / samples;
+    index = Iota(rows, x.var.device()) + random->first_sample * static_cast<double>(rows_per_sample);
   }
   return Apply1(op::Dropout{options.rate, options.stream}, {x.var, random->key, index}, x.caller);
 }

@@ -21,7 +21,7 @@ absl::StatusOr<MemoryReport> Report(const ExplainMemoryOptions& options, DType d
   const LossFunction loss = [&](const Inputs& in) { return options.loss(model(in["x"]), in[options.target.name]); };
   FieldSpec target = options.target;
   if (IsFloating(target.spec.dtype)) target.spec.dtype = dtype;
-  return MakeMemoryReport(model, loss, AdamW(), {{"x", Spec{{1, options.sizes[0]}, dtype}}, target}, std::move(report));
+  return MakeMemoryReport(model, loss, AdamW(), {{"x", Spec{{1, options.sizes[0]}, dtype}}, target}, report);
 }
 
 absl::StatusOr<int64_t> BudgetBytes(const ExplainMemoryOptions& options) {
@@ -34,7 +34,7 @@ absl::StatusOr<int64_t> BudgetBytes(const ExplainMemoryOptions& options) {
     GM_ASSIGN_OR_RETURN(const DeviceMemory memory, DeviceMemoryOf(options.device));
     total = memory.total_bytes;
   }
-  const absl::StatusOr<int64_t> bytes = ParseByteBudget(options.memory_budget, total);
+  absl::StatusOr<int64_t> bytes = ParseByteBudget(options.memory_budget, total);
   if (!bytes.ok()) return Annotate(bytes.status(), "--memory_budget: ");
   return bytes;
 }

@@ -39,7 +39,7 @@ ResumedFlags::ResumedFlags(const std::string& stored, const std::string& path, c
     : stored_(ParseJson(stored)), path_(path), given_(given) {}
 
 std::optional<std::string> ResumedFlags::OtherValue(const char* name) {
-  const std::optional<std::string> value = JsonValue<std::string>(stored_, name);
+  std::optional<std::string> value = JsonValue<std::string>(stored_, name);
   absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
   std::string error = "it does not say";
   if (!value.has_value() || (given_.count(name) == 0 && !flag->ParseFrom(*value, &error))) {

@@ -68,7 +68,7 @@ void RunCheckpoints::AfterStep(const Module& model, const Trainer& trainer, Batc
 }
 
 absl::Status RunCheckpoints::AtEnd(const Module& model, const Trainer& trainer, BatchPosition next,
-                                   const Metadata& metadata) {
+                                   const Metadata& metadata) const {
   if (options_.save.empty()) return absl::OkStatus();
   return SaveCheckpoint(options_.save, model, trainer, next, metadata,
                         saved_step_ == trainer.steps() ? 0 : options_.keep);

@@ -37,7 +37,7 @@ class RunCheckpoints {
   void AfterStep(const Module& model, const Trainer& trainer, BatchPosition next,
                  const std::function<Metadata()>& metadata);
   // A checkpoint whatever the step.
-  absl::Status AtEnd(const Module& model, const Trainer& trainer, BatchPosition next, const Metadata& metadata);
+  absl::Status AtEnd(const Module& model, const Trainer& trainer, BatchPosition next, const Metadata& metadata) const;
   // Takes note of a validation: a higher accuracy is better, and the lower loss of two with the same. Saves the best,
   // and says whether patience has run out.
   bool AfterValidation(const Evaluation& evaluation, const Module& model, const Trainer& trainer, BatchPosition next,

@@ -97,7 +97,7 @@ std::optional<std::string> FollowLinks(std::string path) {
     struct statfs system = {};
     if (statfs(DirectoryOf(path).c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC) return std::nullopt;
     const std::string target(link, static_cast<size_t>(size));
-    path = target[0] == '/' ? target : DirectoryOf(path) + target;
+    path = target[0] == '/' ? target : absl::StrCat(DirectoryOf(path), target);
   }
   return path;
 }
@@ -189,7 +189,7 @@ absl::Status WriteFile(const std::string& path, Pieces pieces) {
                        (!exists || CurrentFileCalls().fchmod(file.get(), there.st_mode & 07777) == 0) &&
                        WriteAll(file.get(), pieces) && Sync(file.get()) && Close(file.Release());
   if (!written || CurrentFileCalls().rename(temporary.c_str(), target->c_str()) != 0) {
-    const absl::Status status = CannotWrite(path);
+    absl::Status status = CannotWrite(path);
     unlink(temporary.c_str());
     return status;
   }
