@@ -129,8 +129,7 @@ absl::Status Explain() {
   GM_ASSIGN_OR_RETURN(const Program program, TrainingProgram(model, loss_of, fields));
   const GemmReportOptions options{.device = device, .convention = *convention, .measure = absl::GetFlag(FLAGS_measure)};
   GM_ASSIGN_OR_RETURN(const GemmReport report, MakeGemmReport(program, options));
-  GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, WorkspaceBytes(program));
-  GM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(program, workspaces));
+  GM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(program));
 
   const std::string json = absl::GetFlag(FLAGS_json);
   if (!json.empty()) GM_RETURN_IF_ERROR(Annotate(WriteFile(json, GemmReportJson(report)), "--json: "));

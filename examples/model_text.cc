@@ -9,25 +9,25 @@ std::string InputText(const Normalization& input) {
 }
 
 absl::StatusOr<Normalization> InputOf(const Safetensors& file) {
-  const auto text = file.metadata().find(kInputKey);
-  if (text == file.metadata().end()) return Normalization{};
-  const nlohmann::json json = ParseJson(text->second);
-  const auto shift = JsonValue<std::vector<double>>(json, "shift");
-  const auto scale = JsonValue<std::vector<double>>(json, "scale");
-  if (!shift.has_value() || !scale.has_value() || shift->size() != scale->size()) {
-    return InvalidArgument(file.path(), ": ", kInputKey, " in its metadata is not understood: ", text->second);
-  }
-  return Normalization{*shift, *scale};
+  const std::string* const text = file.Text(kInputKey);
+  if (text == nullptr) return Normalization{};
+  JsonFields fields(*text);
+  Normalization input;
+  fields.Take("shift", input.shift);
+  fields.Take("scale", input.scale);
+  fields.Require("scale", input.shift.size() == input.scale.size());
+  if (fields.ok()) return input;
+  return InvalidArgument(file.path(), ": ", kInputKey, " in its metadata has no valid ", fields.wrong(), ": ", *text);
 }
 
 std::string ClassesText(const std::vector<std::string>& names) { return JsonText(names, -1); }
 
 absl::StatusOr<std::vector<std::string>> ClassesOf(const Safetensors& file) {
-  const auto text = file.metadata().find(kClassesKey);
-  if (text == file.metadata().end()) return std::vector<std::string>{};
-  const auto names = JsonAs<std::vector<std::string>>(ParseJson(text->second));
+  const std::string* const text = file.Text(kClassesKey);
+  if (text == nullptr) return std::vector<std::string>{};
+  const auto names = JsonAs<std::vector<std::string>>(ParseJson(*text));
   if (names.has_value()) return *names;
-  return InvalidArgument(file.path(), ": ", kClassesKey, " in its metadata is no list of names: ", text->second);
+  return InvalidArgument(file.path(), ": ", kClassesKey, " in its metadata is no list of names: ", *text);
 }
 
 }  // namespace gemmill::examples

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <limits>
 
+#include "gemmill/runtime/file.h"
 #include "gemmill/runtime/json.h"
 
 namespace gemmill::examples {
@@ -33,8 +34,8 @@ absl::StatusOr<RunCheckpoints> RunCheckpoints::Create(const CheckpointOptions& o
   if (!options.save.empty() && options.save == options.save_best) {
     return InvalidArgument("--save and --save_best are both ", options.save, ", expected two files");
   }
-  if (!options.save.empty()) GM_RETURN_IF_ERROR(Annotate(CheckCanSave(options.save), "--save: "));
-  if (!options.save_best.empty()) GM_RETURN_IF_ERROR(Annotate(CheckCanSave(options.save_best), "--save_best: "));
+  if (!options.save.empty()) GM_RETURN_IF_ERROR(Annotate(CheckCanWrite(options.save), "--save: "));
+  if (!options.save_best.empty()) GM_RETURN_IF_ERROR(Annotate(CheckCanWrite(options.save_best), "--save_best: "));
   return RunCheckpoints(options);
 }
 
@@ -43,19 +44,15 @@ std::string RunCheckpoints::BestText() const {
 }
 
 absl::Status RunCheckpoints::TakeBest(const std::string& text) {
-  const nlohmann::json best = ParseJson(text);
-  const auto any = JsonValue<bool>(best, "any");
-  const auto accuracy = JsonValue<double>(best, "accuracy");
-  const auto loss = JsonValue<double>(best, "loss");
-  const auto since = JsonValue<int64_t>(best, "since");
-  if (!any.has_value() || !accuracy.has_value() || !since.has_value()) {
-    return InvalidArgument("--resume: what the checkpoint says of the best validation is not understood: ", text);
-  }
-  any_ = *any;
-  best_accuracy_ = *accuracy;
-  best_loss_ = loss.value_or(std::numeric_limits<double>::quiet_NaN());  // JSON has null for it
-  since_best_ = *since;
-  return absl::OkStatus();
+  JsonFields fields(text);
+  fields.Take("any", any_);
+  fields.Take("accuracy", best_accuracy_);
+  fields.Take("since", since_best_);
+  // JSON has null for a loss that is no number.
+  best_loss_ = JsonValue<double>(ParseJson(text), "loss").value_or(std::numeric_limits<double>::quiet_NaN());
+  if (fields.ok()) return absl::OkStatus();
+  return InvalidArgument("--resume: what the checkpoint says of the best validation has no valid ", fields.wrong(),
+                         ": ", text);
 }
 
 void RunCheckpoints::AfterStep(const Module& model, const Trainer& trainer, BatchPosition next,
@@ -63,15 +60,18 @@ void RunCheckpoints::AfterStep(const Module& model, const Trainer& trainer, Batc
   const int64_t step = trainer.steps();
   if (options_.save_every == 0 || step % options_.save_every != 0 || step == saved_step_) return;
   const absl::Status saved = SaveCheckpoint(options_.save, model, trainer, next, metadata(), options_.keep);
-  if (saved.ok()) saved_step_ = step;
+  if (saved.ok()) {
+    saved_step_ = step;
+    saved_next_ = next;
+  }
   Tell(saved, "the checkpoint was not saved");
 }
 
 absl::Status RunCheckpoints::AtEnd(const Module& model, const Trainer& trainer, BatchPosition next,
                                    const Metadata& metadata) const {
-  if (options_.save.empty()) return absl::OkStatus();
-  return SaveCheckpoint(options_.save, model, trainer, next, metadata,
-                        saved_step_ == trainer.steps() ? 0 : options_.keep);
+  const bool same_step = saved_step_ == trainer.steps();
+  if (options_.save.empty() || (same_step && saved_next_ == next)) return absl::OkStatus();
+  return SaveCheckpoint(options_.save, model, trainer, next, metadata, same_step ? 0 : options_.keep);
 }
 
 bool RunCheckpoints::AfterValidation(const Evaluation& evaluation, const Module& model, const Trainer& trainer,

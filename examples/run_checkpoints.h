@@ -36,7 +36,7 @@ class RunCheckpoints {
   // A checkpoint now if one is due after `step`. One that fails is told on standard error, and the run goes on.
   void AfterStep(const Module& model, const Trainer& trainer, BatchPosition next,
                  const std::function<Metadata()>& metadata);
-  // A checkpoint whatever the step.
+  // A checkpoint whatever the step, unless the last one is of this moment.
   absl::Status AtEnd(const Module& model, const Trainer& trainer, BatchPosition next, const Metadata& metadata) const;
   // Takes note of a validation: a higher accuracy is better, and the lower loss of two with the same. Saves the best,
   // and says whether patience has run out.
@@ -48,7 +48,8 @@ class RunCheckpoints {
   explicit RunCheckpoints(const CheckpointOptions& options) : options_(options) {}
 
   CheckpointOptions options_;
-  int64_t saved_step_ = -1;
+  int64_t saved_step_ = -1;  // of the last checkpoint, and where it goes on
+  BatchPosition saved_next_;
   bool any_ = false;
   double best_accuracy_ = 0;
   double best_loss_ = 0;

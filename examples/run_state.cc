@@ -41,16 +41,16 @@ std::string RunState::Text() const {
 }
 
 absl::StatusOr<RunState> RunState::Parse(const std::string& text) {
-  const nlohmann::json json = ParseJson(text);
-  const auto data_hash = JsonValue<uint64_t>(json, "data_hash");
-  const auto first = JsonValue<int64_t>(json, "schedule_first");
-  const auto steps = JsonValue<int64_t>(json, "schedule_steps");
-  const auto loss_hash = JsonValue<uint64_t>(json, "loss_hash");
-  if (!data_hash.has_value() || !first.has_value() || *first < 0 || !steps.has_value() || *steps < 1 ||
-      !loss_hash.has_value()) {
-    return InvalidArgument("--resume: what the checkpoint says of its run is not understood: ", text);
-  }
-  return RunState{*data_hash, *first, *steps, *loss_hash};
+  JsonFields fields(text);
+  RunState run;
+  fields.Take("data_hash", run.data_hash);
+  fields.Take("schedule_first", run.schedule_first);
+  fields.Take("schedule_steps", run.schedule_steps);
+  fields.Take("loss_hash", run.loss_hash);
+  fields.Require("schedule_first", run.schedule_first >= 0);
+  fields.Require("schedule_steps", run.schedule_steps >= 1);
+  if (fields.ok()) return run;
+  return InvalidArgument("--resume: what the checkpoint says of its run has no valid ", fields.wrong(), ": ", text);
 }
 
 }  // namespace gemmill::examples

@@ -133,8 +133,8 @@ struct Stored {
   Progress progress;
 
   std::string Text(const char* key) const {
-    const auto found = file->metadata().find(key);
-    return found == file->metadata().end() ? "" : found->second;
+    const std::string* const text = file->Text(key);
+    return text == nullptr ? "" : *text;
   }
 };
 
@@ -162,14 +162,13 @@ absl::StatusOr<Stored> OpenStored(const std::set<std::string>& given) {
 }
 
 // Flags that are 0 for "as it fits" become what fits, so that a checkpoint tells what was used.
-absl::Status SettleFlags(const Dataset& train) {
+void SettleFlags(const Dataset& train) {
   if (absl::GetFlag(FLAGS_global_batch) == 0) {
     absl::SetFlag(&FLAGS_global_batch, std::min(std::clamp<int64_t>(train.size() / 128, 32, 128), train.size()));
   }
   if (absl::GetFlag(FLAGS_learning_rate) == 0) {
     absl::SetFlag(&FLAGS_learning_rate, absl::GetFlag(FLAGS_optimizer) == "sgd" ? 0.1 : 1e-3);
   }
-  return absl::OkStatus();
 }
 
 // What a checkpoint of this run says beside what SaveCheckpoint adds.
@@ -202,9 +201,11 @@ absl::Status Train(const std::set<std::string>& given) {
 
   GM_ASSIGN_OR_RETURN(const ImageData data,
                       LoadImages(absl::GetFlag(FLAGS_data), absl::GetFlag(FLAGS_validation_share)));
-  GM_RETURN_IF_ERROR(SettleFlags(data.train));
+  SettleFlags(data.train);
   RunState run = stored.run;
-  GM_ASSIGN_OR_RETURN(run.data_hash, HashOf(data.train));
+  if (resumed || !absl::GetFlag(FLAGS_save).empty() || !absl::GetFlag(FLAGS_save_best).empty()) {
+    GM_ASSIGN_OR_RETURN(run.data_hash, HashOf(data.train));
+  }
   if (resumed && run.data_hash != stored.run.data_hash) {
     return InvalidArgument("--resume: ", absl::GetFlag(FLAGS_data),
                            " has other training samples than the checkpoint's");

@@ -120,29 +120,25 @@ std::string ModelText(const MlpOptions& options) {
 }
 
 absl::StatusOr<MlpOptions> MlpOptionsOf(const Safetensors& file) {
-  const auto text = file.metadata().find(kModelKey);
-  if (text == file.metadata().end()) {
+  const std::string* const text = file.Text(kModelKey);
+  if (text == nullptr) {
     return InvalidArgument(file.path(), ": its metadata has no ", kModelKey, ", so the model cannot be built from it");
   }
-  const nlohmann::json model = ParseJson(text->second);
-  const auto wrong = [&](const char* key) {
-    return InvalidArgument(file.path(), ": ", kModelKey, " in its metadata has no valid \"", key, "\": ", text->second);
-  };
-  if (JsonValue<std::string>(model, "type") != "mlp") return wrong("type");
+  JsonFields fields(*text);
   MlpOptions options;
-  const auto sizes = JsonValue<std::vector<int64_t>>(model, "sizes");
-  if (!sizes.has_value()) return wrong("sizes");
-  options.sizes = *sizes;
-  const absl::StatusOr<Activation> activation =
-      ParseActivation(JsonValue<std::string>(model, "activation").value_or(""));
-  if (!activation.ok()) return wrong("activation");
+  std::string type, activation_name;
+  fields.Take("type", type);
+  fields.Take("sizes", options.sizes);
+  fields.Take("activation", activation_name);
+  fields.Take("bias", options.bias);
+  fields.Take("dropout", options.dropout);
+  const absl::StatusOr<Activation> activation = ParseActivation(activation_name);
+  fields.Require("type", type == "mlp");
+  fields.Require("activation", activation.ok());
+  if (!fields.ok()) {
+    return InvalidArgument(file.path(), ": ", kModelKey, " in its metadata has no valid ", fields.wrong(), ": ", *text);
+  }
   options.activation = *activation;
-  const auto bias = JsonValue<bool>(model, "bias");
-  if (!bias.has_value()) return wrong("bias");
-  options.bias = *bias;
-  const auto dropout = JsonValue<double>(model, "dropout");
-  if (!dropout.has_value()) return wrong("dropout");
-  options.dropout = static_cast<float>(*dropout);
   return options;
 }
 

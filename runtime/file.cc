@@ -202,6 +202,19 @@ absl::Status WriteFile(const std::string& path, Pieces pieces) {
 
 absl::Status WriteFile(const std::string& path, absl::string_view bytes) { return WriteFile(path, Pieces({bytes})); }
 
+absl::Status CheckCanWrite(const std::string& path) {
+  struct stat there;
+  const bool exists = stat(path.c_str(), &there) == 0;
+  if (exists && S_ISDIR(there.st_mode)) return InvalidArgument("cannot write ", path, ": it is a directory");
+  const std::optional<std::string> target = FollowLinks(path);
+  if (!target.has_value() || (exists && !S_ISREG(there.st_mode))) return absl::OkStatus();  // written in place
+  std::string temporary;
+  const Descriptor file(OpenTemporary(*target, 0600, temporary));
+  if (file.get() < 0) return CannotWrite(path, ": no temporary file can be made beside it");
+  unlink(temporary.c_str());
+  return absl::OkStatus();
+}
+
 struct InputFile::Mapping {
   Mapping(int descriptor, int64_t size) : file(descriptor), bytes(static_cast<size_t>(size)) {
     if (bytes > 0) data = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);

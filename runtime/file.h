@@ -26,6 +26,9 @@ namespace gemmill {
 absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_view> pieces);
 absl::Status WriteFile(const std::string& path, absl::string_view bytes);
 
+// OK if WriteFile could make its temporary file: to know before the bytes are there.
+absl::Status CheckCanWrite(const std::string& path);
+
 // A regular file opened for reading, mapped into memory: what is read is copied once, and the rest of the file takes
 // none. A file that has been cut short is an error; only one that is cut in the very moment of a Read, or whose disk
 // fails then, ends the process (SIGBUS), as it does for every program that maps files.

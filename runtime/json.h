@@ -5,8 +5,10 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
@@ -54,5 +56,29 @@ std::optional<T> JsonValue(const nlohmann::json& object, const std::string& key)
   if (!object.is_object() || !object.contains(key)) return std::nullopt;
   return JsonAs<T>(object[key]);
 }
+
+// Takes the fields of a JSON object that somebody else may have written, and keeps the names of those that are not
+// there or not of their kind.
+class JsonFields {
+ public:
+  explicit JsonFields(absl::string_view text) : object_(ParseJson(text)) {}
+
+  template <typename T>
+  void Take(const char* name, T& value) {
+    std::optional<T> found = JsonValue<T>(object_, name);
+    Require(name, found.has_value());
+    if (found.has_value()) value = *std::move(found);
+  }
+  // For what a field must be beside its kind.
+  void Require(const char* name, bool valid) {
+    if (!valid) wrong_.emplace_back(name);
+  }
+  bool ok() const { return wrong_.empty(); }
+  std::string wrong() const { return absl::StrJoin(wrong_, ", "); }
+
+ private:
+  nlohmann::json object_;
+  std::vector<std::string> wrong_;
+};
 
 }  // namespace gemmill

@@ -214,6 +214,11 @@ absl::StatusOr<std::vector<int64_t>> WorkspaceBytes(const Program& program) {
   return bytes;
 }
 
+absl::StatusOr<Plan> MakePlan(const Program& program) {
+  GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, WorkspaceBytes(program));
+  return MakePlan(program, workspaces);
+}
+
 std::string PlanString(const Plan& plan, size_t most_rows) {
   std::string text = absl::StrFormat(
       "arena %d bytes, each value aligned to %d; tensors from outside %d, inputs %d; live at the peak, step %d of "

@@ -47,6 +47,9 @@ absl::StatusOr<Plan> MakePlan(const Program& program, absl::Span<const int64_t> 
 // By preparing every kernel for the device of its specs.
 absl::StatusOr<std::vector<int64_t>> WorkspaceBytes(const Program& program);
 
+// With the workspaces of those kernels.
+absl::StatusOr<Plan> MakePlan(const Program& program);
+
 // The arena's bytes and a table of what is live at its peak.
 std::string PlanString(const Plan& plan, size_t most_rows = 12);
 

@@ -143,6 +143,11 @@ Safetensors::Safetensors(InputFile file, int64_t data_start, SafetensorsHeader h
   for (size_t i = 0; i < header_.entries.size(); ++i) by_name_.emplace(header_.entries[i].name, i);
 }
 
+const std::string* Safetensors::Text(const std::string& key) const {
+  const auto found = header_.metadata.find(key);
+  return found == header_.metadata.end() ? nullptr : &found->second;
+}
+
 const SafetensorsEntry* Safetensors::Find(absl::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &header_.entries[found->second];

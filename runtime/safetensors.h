@@ -53,6 +53,8 @@ class Safetensors {
 
   const std::string& path() const { return file_.path(); }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
+  // What the metadata has under `key`; null if there is nothing.
+  const std::string* Text(const std::string& key) const;
   const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }  // in the order of the file
   const SafetensorsEntry* Find(absl::string_view name) const;                       // null if there is none
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -48,43 +47,29 @@ std::string TrainingText(const Training& training) {
 }
 
 absl::StatusOr<Training> TrainingOf(const Safetensors& file) {
-  const auto text = file.metadata().find(kTrainingKey);
-  if (text == file.metadata().end()) {
+  const std::string* const text = file.Text(kTrainingKey);
+  if (text == nullptr) {
     return InvalidArgument(file.path(), " is no checkpoint: its metadata has no ", kTrainingKey);
   }
-  const nlohmann::json json = ParseJson(text->second);
+  JsonFields fields(*text);
   Training training;
-  std::vector<const char*> wrong;
-  const auto take = [&](const char* key, auto& value) {
-    const auto found = JsonValue<std::decay_t<decltype(value)>>(json, key);
-    if (found.has_value()) {
-      value = *found;
-    } else {
-      wrong.push_back(key);
-    }
-  };
-  take("step", training.progress.steps);
-  take("epoch", training.progress.next.epoch);
-  take("first_sample", training.progress.next.first_sample);
-  take("global_batch", training.global_batch);
-  take("micro_batch", training.micro_batch);
-  take("seed", training.seed);
-  take("optimizer", training.optimizer);
-  take("optimizer_steps", training.optimizer_steps);
-  if (training.progress.steps < 0) wrong.push_back("step");
-  if (training.optimizer_steps < 0) wrong.push_back("optimizer_steps");
-  if (wrong.empty()) return training;
-  return InvalidArgument(file.path(), ": ", kTrainingKey, " in its metadata has no valid ", absl::StrJoin(wrong, ", "),
-                         ": ", text->second);
+  fields.Take("step", training.progress.steps);
+  fields.Take("epoch", training.progress.next.epoch);
+  fields.Take("first_sample", training.progress.next.first_sample);
+  fields.Take("global_batch", training.global_batch);
+  fields.Take("micro_batch", training.micro_batch);
+  fields.Take("seed", training.seed);
+  fields.Take("optimizer", training.optimizer);
+  fields.Take("optimizer_steps", training.optimizer_steps);
+  fields.Require("step", training.progress.steps >= 0);
+  fields.Require("optimizer_steps", training.optimizer_steps >= 0);
+  if (fields.ok()) return training;
+  return InvalidArgument(file.path(), ": ", kTrainingKey, " in its metadata has no valid ", fields.wrong(), ": ",
+                         *text);
 }
 
 std::string StateName(const Optimizer::State& state) {
   return absl::StrCat(kOptimizerPrefix, state.kind, ".", state.parameter);
-}
-
-absl::Status SystemError(const std::string& what) {
-  return absl::Status(errno == ENOSPC ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInvalidArgument,
-                      absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
 // Gives the file at `path` the name of its step too.
@@ -97,7 +82,7 @@ absl::Status KeepUnderItsStep(const std::string& path) {
   const std::string temporary = kept + ".link";
   std::remove(temporary.c_str());
   if (link(path.c_str(), temporary.c_str()) != 0 || std::rename(temporary.c_str(), kept.c_str()) != 0) {
-    return SystemError(absl::StrCat("cannot keep ", path, " as ", kept));
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot keep ", path, " as ", kept));
   }
   std::remove(temporary.c_str());  // renaming a file onto itself leaves both names
   return absl::OkStatus();
@@ -122,7 +107,7 @@ absl::Status RemoveOldest(const std::string& path, int64_t keep) {
   std::sort(found.begin(), found.end());
   for (int64_t i = 0; i + keep < std::ssize(found); ++i) {
     const std::string& oldest = std::get<3>(found[static_cast<size_t>(i)]);
-    if (std::remove(oldest.c_str()) != 0) return SystemError(absl::StrCat("cannot remove ", oldest));
+    if (std::remove(oldest.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot remove ", oldest));
   }
   return absl::OkStatus();
 }
@@ -144,18 +129,6 @@ absl::Status SaveCheckpoint(const std::string& path, const Module& model, const 
   if (keep > 0) GM_RETURN_IF_ERROR(KeepUnderItsStep(path));
   GM_RETURN_IF_ERROR(WriteSafetensors(path, tensors, all));
   return keep > 0 ? RemoveOldest(path, keep) : absl::OkStatus();
-}
-
-absl::Status CheckCanSave(const std::string& path) {
-  if (path.empty()) return InvalidArgument("the path of a checkpoint is empty");
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) return InvalidArgument("cannot write ", path, ": it is a directory");
-  std::string temporary = path + ".XXXXXX";
-  const int file = mkstemp(temporary.data());
-  if (file < 0) return SystemError(absl::StrCat("cannot write ", path));
-  close(file);
-  std::remove(temporary.c_str());
-  return absl::OkStatus();
 }
 
 absl::StatusOr<Progress> ProgressOf(const Safetensors& file) {

@@ -31,9 +31,6 @@ struct Progress {
 absl::Status SaveCheckpoint(const std::string& path, const Module& model, const Trainer& trainer, BatchPosition next,
                             const Metadata& metadata = {}, int64_t keep = 0);
 
-// OK if files can be made in the directory of `path`: to know before hours of training.
-absl::Status CheckCanSave(const std::string& path);
-
 // How far the run of a checkpoint had come; an error if the file is none.
 absl::StatusOr<Progress> ProgressOf(const Safetensors& file);
 

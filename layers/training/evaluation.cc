@@ -58,15 +58,13 @@ absl::StatusOr<Program> EvaluationProgram(const BatchSums& sums, absl::Span<cons
 
 absl::StatusOr<Replay*> RecordedSums::ReplayOf(std::vector<FieldSpec> fields, int64_t samples) {
   const auto fits = [&](const Plan& plan) { return grow_ || samples == 1 || plan.arena_bytes <= arena_->bytes(); };
-  const auto same = [](const FieldSpec& a, const FieldSpec& b) { return a.name == b.name && a.spec == b.spec; };
   for (const auto& recorded : recorded_) {
-    if (!std::equal(fields.begin(), fields.end(), recorded->fields.begin(), recorded->fields.end(), same)) continue;
+    if (recorded->fields != fields) continue;
     return fits(recorded->replay.plan()) ? &recorded->replay : nullptr;
   }
   GM_ASSIGN_OR_RETURN(Program program, EvaluationProgram(sums_, fields, samples));
   if (!grow_) {
-    GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, WorkspaceBytes(program));
-    GM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(program, workspaces));
+    GM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(program));
     if (!fits(plan)) return nullptr;
   }
   GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(std::move(program), arena_));
@@ -116,6 +114,13 @@ BatchSums InPrecision(BatchSums sums, Precision precision, std::shared_ptr<Bf16C
   return [sums = std::move(sums), precision, copies = std::move(copies)](const Inputs& inputs, int64_t samples) {
     const PrecisionScope scope(precision, copies);
     return sums(inputs, samples);
+  };
+}
+
+BatchSums LossSums(LossFunction loss, Caller caller) {
+  return [loss = std::move(loss), caller](const Inputs& inputs, int64_t samples) {
+    const Loss counted = Counted(loss, inputs, samples, caller);
+    return std::vector<Var>{counted.sum, counted.count};
   };
 }
 

@@ -40,6 +40,9 @@ absl::StatusOr<Evaluation> EvaluateClassifier(const LogitsFunction& logits, cons
 // Scalars of a batch, each to be summed over all batches.
 using BatchSums = std::function<std::vector<Var>(const Inputs& inputs, int64_t samples)>;
 
+// The sum of a loss and its count.
+BatchSums LossSums(LossFunction loss, Caller caller = Caller::Here());
+
 // Of classes: the loss's sum and count, and how many samples' largest logit is their label.
 BatchSums ClassifierSums(LogitsFunction logits, const std::string& label = "label", Caller caller = Caller::Here());
 

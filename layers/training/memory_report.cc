@@ -26,32 +26,14 @@ std::string Gib(int64_t bytes) {
 
 absl::StatusOr<StepMemoryOptions> PlannerOf(const Module& model, const LossFunction& loss, const Optimizer& optimizer,
                                             absl::Span<const FieldSpec> fields, const MemoryReportOptions& options) {
-  StepMemoryOptions planner;
   const std::vector<NamedParameter> trained = model.trainable();
   if (trained.empty()) return InvalidArgument("the model has no parameters to train; are all frozen?");
-  for (const Spec& spec : TotalSpecs(trained, trained[0].value.device())) {
-    GM_ASSIGN_OR_RETURN(Tensor total, Tensor::Reserve(spec));
-    planner.totals.push_back(std::move(total));
-  }
-  const auto sized = [of = std::vector<FieldSpec>(fields.begin(), fields.end())](int64_t samples) {
-    std::vector<FieldSpec> result = of;
-    for (FieldSpec& field : result) field.spec.shape[0] = samples;
-    return result;
-  };
-  const auto micro_batch = [=, totals = planner.totals](int64_t samples, bool first) -> absl::StatusOr<Program> {
-    GM_ASSIGN_OR_RETURN(const Program program, TraceMicroBatch(loss, sized(samples), samples, trained, first, totals));
-    return passes::Default(program);
-  };
-  const BatchSums sums = [loss](const Inputs& inputs, int64_t samples) {
-    const Loss counted = Counted(loss, inputs, samples, Caller::Here());
-    return std::vector<Var>{counted.sum, counted.count};
-  };
-  planner.programs = {.first = [=](int64_t samples) { return micro_batch(samples, true); },
-                      .further = [=](int64_t samples) { return micro_batch(samples, false); },
-                      .evaluation = [=](int64_t samples) { return EvaluationProgram(sums, sized(samples), samples); },
-                      .norm = [totals = planner.totals] { return GradientNormProgram(totals, Caller::Here()); }};
-  planner.lasting = LastingMemory(model.named_parameters(), trained, optimizer);
-  planner.parameters = model.named_parameters();
+  GM_ASSIGN_OR_RETURN(StepMemoryOptions planner, StepMemoryOf({.all = model.named_parameters(),
+                                                               .trained = trained,
+                                                               .loss = loss,
+                                                               .evaluation = LossSums(loss),
+                                                               .fields = {fields.begin(), fields.end()}},
+                                                              optimizer, Caller::Here()));
   planner.global_batch = options.global_batch;
   if (options.device == "cpu") {
     GM_ASSIGN_OR_RETURN(planner.calibration, CalibrationOfThisMachine());

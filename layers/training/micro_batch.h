@@ -51,6 +51,7 @@ using LossFunction = std::function<Loss(const Inputs&)>;
 struct FieldSpec {
   std::string name = {};
   Spec spec = {};
+  bool operator==(const FieldSpec&) const = default;
 };
 
 // What a global batch adds up to: sums of the loss and of its count (f64 []), then of each parameter's gradient, in f32

@@ -8,6 +8,7 @@
 #include "gemmill/autograd/ops.h"
 #include "gemmill/autograd/trace.h"
 #include "gemmill/layers/training/micro_batch.h"
+#include "gemmill/runtime/passes/passes.h"
 #include "gemmill/runtime/schedule/cost_model.h"
 #include "gemmill/runtime/status.h"
 
@@ -93,6 +94,33 @@ WorkspaceModel GpuWorkspaces(int64_t gemm_bytes) {
   };
 }
 
+absl::StatusOr<StepMemoryOptions> StepMemoryOf(const TrainedModel& model, const Optimizer& optimizer, Caller caller) {
+  StepMemoryOptions options;
+  for (const Spec& spec : TotalSpecs(model.trained, model.trained[0].value.device())) {
+    GM_ASSIGN_OR_RETURN(Tensor total, Tensor::Reserve(spec));
+    options.totals.push_back(std::move(total));
+  }
+  const auto sized = [fields = model.fields](int64_t samples) {
+    std::vector<FieldSpec> result = fields;
+    for (FieldSpec& field : result) field.spec.shape[0] = samples;
+    return result;
+  };
+  const auto micro_batch = [=, loss = model.loss, trained = model.trained, passes = model.passes,
+                            totals = options.totals](int64_t samples, bool first) -> absl::StatusOr<Program> {
+    GM_ASSIGN_OR_RETURN(Program program,
+                        TraceMicroBatch(loss, sized(samples), samples, trained, first, totals, caller));
+    return passes ? passes::Default(program) : std::move(program);
+  };
+  options.programs = {.first = [=](int64_t samples) { return micro_batch(samples, true); },
+                      .further = [=](int64_t samples) { return micro_batch(samples, false); },
+                      .evaluation = [=, sums = model.evaluation](
+                                        int64_t samples) { return EvaluationProgram(sums, sized(samples), samples); },
+                      .norm = [=, totals = options.totals] { return GradientNormProgram(totals, caller); }};
+  options.lasting = LastingMemory(model.all, model.trained, optimizer);
+  options.parameters = model.all;
+  return options;
+}
+
 StepMemory::StepMemory(StepMemoryOptions options) : options_(std::move(options)) {
   for (const NamedParameter& parameter : options_.parameters) {
     const absl::StatusOr<Tensor> value = parameter.value.Value();
@@ -115,9 +143,12 @@ int64_t StepMemory::ConstantBytes(const Program& program) const {
 
 absl::StatusOr<StepMemory::Peak> StepMemory::At(int64_t micro_batch) {
   Peak peak{.micro_batch = micro_batch, .lasting_bytes = Sum(options_.lasting)};
-  const auto add = [&](const Program& program) -> absl::Status {
+  const auto plan_of = [&](const Program& program) -> absl::StatusOr<Plan> {
     GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, options_.workspaces(program));
-    GM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(program, workspaces));
+    return MakePlan(program, workspaces);
+  };
+  const auto add = [&](const Program& program) -> absl::Status {
+    GM_ASSIGN_OR_RETURN(const Plan plan, plan_of(program));
     if (plan.arena_bytes > peak.arena_bytes) {
       peak.arena_bytes = plan.arena_bytes;
       peak.live = LiveItems(plan);
@@ -140,8 +171,7 @@ absl::StatusOr<StepMemory::Peak> StepMemory::At(int64_t micro_batch) {
   if (evaluation.ok()) GM_RETURN_IF_ERROR(add(*evaluation));
   if (norm_arena_bytes_ < 0) {
     GM_ASSIGN_OR_RETURN(const Program norm, options_.programs.norm());
-    GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, options_.workspaces(norm));
-    GM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(norm, workspaces));
+    GM_ASSIGN_OR_RETURN(const Plan plan, plan_of(norm));
     norm_arena_bytes_ = plan.arena_bytes;
   }
   peak.arena_bytes = std::max(peak.arena_bytes, norm_arena_bytes_);

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "gemmill/layers/module.h"
+#include "gemmill/layers/training/evaluation.h"
 #include "gemmill/layers/training/optimizer.h"
 #include "gemmill/runtime/plan.h"
 #include "gemmill/runtime/program.h"
@@ -63,6 +64,20 @@ struct StepMemoryOptions {
   Calibration calibration;
   int64_t global_batch = 0;
 };
+
+// What a training run computes.
+struct TrainedModel {
+  std::vector<NamedParameter> all;  // frozen and tied ones too
+  std::vector<NamedParameter> trained;
+  LossFunction loss;
+  BatchSums evaluation;
+  std::vector<FieldSpec> fields;  // of any number of samples
+  bool passes = true;
+};
+
+// The Programs of its steps and what it holds, for the kernels and the memory of the CPU; calibration and global batch
+// are the caller's to fill in.
+absl::StatusOr<StepMemoryOptions> StepMemoryOf(const TrainedModel& model, const Optimizer& optimizer, Caller caller);
 
 class StepMemory {
  public:

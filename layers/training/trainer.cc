@@ -161,8 +161,7 @@ absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field>
   // Without a budget to keep to, a short micro-batch that needs more than a whole one has it, and eager's bits.
   const bool keeps_to_plan = options_.micro_batch.automatic || options_.memory_budget.stated();
   if (keeps_to_plan && samples > 1 && samples != options_.micro_batch) {
-    GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, WorkspaceBytes(passed));
-    GM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(passed, workspaces));
+    GM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(passed));
     if (plan.arena_bytes > arena_->bytes()) return nullptr;
   }
   GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(std::move(passed), arena_));

@@ -15,13 +15,6 @@
 namespace gemmill {
 namespace {
 
-BatchSums LossSums(const LossFunction& loss, Caller caller) {
-  return [loss, caller](const Inputs& inputs, int64_t samples) {
-    const Loss counted = Counted(loss, inputs, samples, caller);
-    return std::vector<Var>{counted.sum, counted.count};
-  };
-}
-
 // The smallest budget of which `bytes` remain beside the reserve.
 int64_t BudgetFor(int64_t bytes) {
   int64_t budget = bytes + std::min(bytes / 19 + 2, int64_t{256} << 20);
@@ -49,32 +42,14 @@ absl::Status Trainer::MakePlanner(absl::Span<const Field> fields, Caller caller)
     specs.push_back({field.name, field.values.spec()});
     specs.back().spec.device = device_;
   }
-  const auto of_samples = [specs](int64_t samples) {
-    std::vector<FieldSpec> sized = specs;
-    for (FieldSpec& field : sized) field.spec.shape[0] = samples;
-    return sized;
-  };
-  std::vector<Tensor> totals;
-  for (const Spec& spec : TotalSpecs(parameters_, device_)) {
-    GM_ASSIGN_OR_RETURN(Tensor total, Tensor::Reserve(spec));
-    totals.push_back(std::move(total));
-  }
-  const auto micro_batch = [=, loss = loss_, parameters = parameters_, passes = options_.passes](
-                               int64_t samples, bool first) -> absl::StatusOr<Program> {
-    GM_ASSIGN_OR_RETURN(Program program,
-                        TraceMicroBatch(loss, of_samples(samples), samples, parameters, first, totals, caller));
-    return passes ? passes::Default(program) : std::move(program);
-  };
   const BatchSums sums = options_.evaluation != nullptr ? options_.evaluation : LossSums(loss_, caller);
-  StepMemoryOptions options;
-  options.programs = {
-      .first = [=](int64_t samples) { return micro_batch(samples, true); },
-      .further = [=](int64_t samples) { return micro_batch(samples, false); },
-      .evaluation = [=](int64_t samples) { return EvaluationProgram(sums, of_samples(samples), samples); },
-      .norm = [=] { return GradientNormProgram(totals, caller); }};
-  options.lasting = LastingMemory(all_parameters_, parameters_, *optimizer_);
-  options.parameters = all_parameters_;
-  options.totals = totals;
+  GM_ASSIGN_OR_RETURN(StepMemoryOptions options, StepMemoryOf({.all = all_parameters_,
+                                                               .trained = parameters_,
+                                                               .loss = loss_,
+                                                               .evaluation = sums,
+                                                               .fields = std::move(specs),
+                                                               .passes = options_.passes},
+                                                              *optimizer_, caller));
   options.copies_inputs = device_ != Device::Cpu();
   options.global_batch = MostSamples();
   // What is predicted of a size of the user's own is compared with nothing.

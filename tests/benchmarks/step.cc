@@ -201,7 +201,7 @@ void Planning(benchmark::State& state) {
   const auto plan = [&] {
     const Program program = Check(TrainingProgram(model, loss, fields));
     state.counters["steps"] = static_cast<double>(program.steps.size());
-    return Check(MakePlan(program, Check(WorkspaceBytes(program)))).arena_bytes;
+    return Check(MakePlan(program)).arena_bytes;
   };
   plan();
   const Others others(state);

@@ -48,8 +48,7 @@ absl::Status PrintReport() {
       gm::TrainingProgram(model, loss,
                           {{.name = "x", .spec = {{32, 8}}}, {"kind", {{32}, gm::DType::kI64}}, {"size", {{32, 1}}}}));
   GM_ASSIGN_OR_RETURN(const gm::GemmReport report, gm::MakeGemmReport(program, {.device = "h100"}));
-  GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, gm::WorkspaceBytes(program));
-  GM_ASSIGN_OR_RETURN(const gm::Plan plan, gm::MakePlan(program, workspaces));
+  GM_ASSIGN_OR_RETURN(const gm::Plan plan, gm::MakePlan(program));
   std::cout << gm::GemmReportString(report) << gm::PlanString(plan);
   return absl::OkStatus();
 }

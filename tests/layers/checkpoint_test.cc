@@ -234,9 +234,9 @@ TEST(CheckpointTest, ASaveThatFailsLeavesTheCheckpointAndTheRun) {
   ASSERT_TRUE(run.Save(path).ok());
   const std::vector<double> losses = run.Steps(2);
   EXPECT_THAT(std::string(run.Save(directory.path() + "/nowhere/run.safetensors").message()), HasSubstr("nowhere"));
-  EXPECT_FALSE(CheckCanSave(directory.path() + "/nowhere/run.safetensors").ok());
-  EXPECT_FALSE(CheckCanSave(directory.path()).ok());
-  EXPECT_TRUE(CheckCanSave(path).ok());
+  EXPECT_FALSE(CheckCanWrite(directory.path() + "/nowhere/run.safetensors").ok());
+  EXPECT_FALSE(CheckCanWrite(directory.path()).ok());
+  EXPECT_TRUE(CheckCanWrite(path).ok());
   const std::vector<double> more = run.Steps(2);
   ASSERT_TRUE(run.Restore(path).ok());
   EXPECT_EQ(run.Steps(2), losses);

@@ -279,6 +279,21 @@ TEST_F(WriteFileTest, WhatIsNoRegularFileIsWrittenAsItIs) {
   EXPECT_TRUE(std::filesystem::is_symlink(directory_ + "/stdout"));
 }
 
+TEST_F(WriteFileTest, WhetherItCouldBeWrittenIsKnownBefore) {
+  EXPECT_TRUE(CheckCanWrite(path_).ok());
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_TRUE(CheckCanWrite("/dev/null").ok());
+  EXPECT_THAT(std::string(CheckCanWrite(directory_).message()), HasSubstr("it is a directory"));
+  EXPECT_THAT(std::string(CheckCanWrite(directory_ + "/none/file").message()),
+              AllOf(HasSubstr("cannot write " + directory_ + "/none/file"), HasSubstr("No such file")));
+  // Where a symbolic link leads counts, as it does for WriteFile.
+  std::filesystem::create_symlink("none/file", directory_ + "/link");
+  EXPECT_FALSE(CheckCanWrite(directory_ + "/link").ok());
+  EXPECT_TRUE(WriteFile(path_, "old").ok());
+  EXPECT_TRUE(CheckCanWrite(path_).ok());
+  EXPECT_EQ(Read(path_), "old");
+}
+
 TEST_F(WriteFileTest, InputFileReadsByOffset) {
   ASSERT_TRUE(WriteFile(path_, "0123456789").ok());
   const absl::StatusOr<InputFile> file = InputFile::Open(path_);

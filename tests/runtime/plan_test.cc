@@ -227,7 +227,7 @@ TEST(PlanTest, RandomProgramsGiveTheBitsOfTheirOps) {
   }
 }
 
-Plan PlanOf(const Program& program) { return ValueOf(MakePlan(program, ValueOf(WorkspaceBytes(program)))); }
+Plan PlanOf(const Program& program) { return ValueOf(MakePlan(program)); }
 
 TEST(PlanTest, AChainRunsInPlace) {
   Builder b;
