@@ -63,7 +63,7 @@ absl::Status CheckNames(const std::vector<NamedTensor>& tensors) {
   for (const NamedTensor& named : tensors) {
     if (!named.tensor.valid()) return InvalidArgument("tensor '", named.name, "' is empty: it has no bytes");
     if (named.name == kSafetensorsMetadata) return InvalidArgument("no tensor can be named ", kSafetensorsMetadata);
-    names.push_back(named.name);
+    names.emplace_back(named.name);
   }
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
