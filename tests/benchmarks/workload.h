@@ -36,8 +36,8 @@ inline const std::vector<Workload> kWorkloads = {
 
 // A rate at which two trainings that round differently stay together: at 1e-3 AdamW learns this noise by heart within
 // twenty steps, and losses were up to 7e-5 apart.
-inline AdamWOptions AdamWOf(const Workload& /*workload*/) { return {.learning_rate = 1e-4f}; }
-inline SgdOptions SgdOf(const Workload& /*workload*/) { return {.learning_rate = 1e-3}; }
+inline AdamWOptions AdamWSettings() { return {.learning_rate = 1e-4f}; }
+inline SgdOptions SgdSettings() { return {.learning_rate = 1e-3}; }
 
 inline void Check(const absl::Status& status) {
   if (status.ok()) return;
@@ -62,8 +62,8 @@ class Training {
         Check(MakeParameter({workload.batch, workload.sizes[0]}, Initializer::kNormal, {.seed = 2}, /*scale=*/0.1));
     batch_.samples = workload.batch;
     batch_.fields = {{"x", Check(x.Value())}, {"label", Check(Tensor::From(classes, {workload.batch}))}};
-    std::shared_ptr<Optimizer> optimizer = std::make_shared<AdamW>(AdamWOf(workload));
-    if (workload.sgd) optimizer = std::make_shared<Sgd>(SgdOf(workload));
+    std::shared_ptr<Optimizer> optimizer = std::make_shared<AdamW>(AdamWSettings());
+    if (workload.sgd) optimizer = std::make_shared<Sgd>(SgdSettings());
     trainer_ = std::make_unique<Trainer>(Check(Trainer::Make(
         model_, optimizer, [this](const Inputs& in) { return CrossEntropy(model_(in["x"]), in["label"]); },
         {.global_batch = workload.batch, .precision = workload.precision})));
