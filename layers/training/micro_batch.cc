@@ -95,7 +95,9 @@ absl::StatusOr<Program> TraceMicroBatch(const LossFunction& loss, absl::Span<con
                       caller);
   };
   GM_ASSIGN_OR_RETURN(Program program, Trace(record, specs));
-  for (size_t i = 0; i < totals.size(); ++i) GM_RETURN_IF_ERROR(WriteInto(program, i, totals[i]));
+  std::vector<Destination> destinations;
+  for (size_t i = 0; i < totals.size(); ++i) destinations.push_back({i, totals[i]});
+  GM_RETURN_IF_ERROR(WriteInto(program, destinations));
   return program;
 }
 
