@@ -54,7 +54,7 @@ T Check(absl::StatusOr<T> value) {
 // A model with its initial weights, a batch of noise with labels, and their trainer.
 class Training {
  public:
-  explicit Training(const Workload& workload)
+  explicit Training(const Workload& workload, MicroBatch micro_batch = {})
       : model_(Check(Mlp::Create({.sizes = workload.sizes, .activation = Activation::kRelu}, {.seed = 1}))) {
     std::vector<int64_t> classes(static_cast<size_t>(workload.batch));
     for (size_t i = 0; i < classes.size(); ++i) classes[i] = static_cast<int64_t>(i) % workload.sizes.back();
@@ -66,7 +66,7 @@ class Training {
     if (workload.sgd) optimizer = std::make_shared<Sgd>(SgdSettings());
     trainer_ = std::make_unique<Trainer>(Check(Trainer::Make(
         model_, optimizer, [this](const Inputs& in) { return CrossEntropy(model_(in["x"]), in["label"]); },
-        {.global_batch = workload.batch, .precision = workload.precision})));
+        {.global_batch = workload.batch, .micro_batch = micro_batch, .precision = workload.precision})));
   }
   Training(const Training&) = delete;  // the trainer's loss points here
   Training& operator=(const Training&) = delete;
@@ -78,6 +78,7 @@ class Training {
     for (int i = 0; i < 11; ++i) Step();
   }
 
+  int64_t micro_batch() const { return trainer_->micro_batch(); }
   const Mlp& model() const { return model_; }
   const Batch& batch() const { return batch_; }
 
