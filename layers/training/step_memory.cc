@@ -52,7 +52,7 @@ std::vector<MemoryItem> LiveItems(const Plan& plan) {
 
 }  // namespace
 
-std::vector<MemoryItem> LastingMemory(absl::Span<const NamedParameter> all, absl::Span<const NamedParameter> trained,
+std::vector<MemoryItem> LastingMemory(absl::Span<const NamedParameter> all, const Trained& trained,
                                       const Optimizer& optimizer) {
   std::vector<MemoryItem> items;
   std::set<const Buffer*> seen;
@@ -61,24 +61,28 @@ std::vector<MemoryItem> LastingMemory(absl::Span<const NamedParameter> all, absl
     if (!value.ok() || !seen.insert(value->buffer().get()).second) continue;
     items.push_back({parameter.name, "parameter", value->buffer()->bytes(), LayerOf(parameter.name)});
   }
-  const std::vector<Spec> totals = TotalSpecs(trained, trained.empty() ? Device{} : trained[0].value.device());
-  for (size_t i = 2; i < totals.size(); ++i) {
-    const std::string& name = trained[i - 2].name;
+  const std::vector<Spec> totals = TotalSpecs(trained);
+  int64_t step_bytes = kStepInputBytes + Optimizer::kControlBytes;
+  for (size_t i = 0; i < totals.size(); ++i) {
+    if (i < 2 || i >= 2 + trained.parameters.size()) {
+      step_bytes += totals[i].bytes();
+      continue;
+    }
+    const std::string& name = trained.parameters[i - 2].name;
     items.push_back({name, "gradient", totals[i].bytes(), LayerOf(name)});
   }
-  for (const Optimizer::StateSpec& state : optimizer.StateSpecs(trained)) {
+  for (const Spec& sum : GlobalSpecs(trained)) step_bytes += trained.CountsFirst() ? sum.bytes() : 0;
+  for (const Optimizer::StateSpec& state : optimizer.StateSpecs(trained.parameters)) {
     items.push_back({absl::StrCat(state.parameter, " ", state.kind), "optimizer state", state.spec.bytes(),
                      LayerOf(state.parameter)});
   }
-  items.push_back({"sums and numbers of the step", "step",
-                   totals[0].bytes() + totals[1].bytes() + kStepInputBytes + Optimizer::kControlBytes, ""});
+  items.push_back({"sums and numbers of the step", "step", step_bytes, ""});
   return items;
 }
 
-absl::StatusOr<Program> GradientNormProgram(absl::Span<const Tensor> totals, Caller caller) {
+absl::StatusOr<Program> GradientNormProgram(absl::Span<const Tensor> gradients, Caller caller) {
   const auto norm = [&](const std::vector<Var>&) {
-    const std::vector<Var> gradients(totals.begin() + 2, totals.end());
-    return std::vector<Var>{Apply1(op::GlobalNorm{}, gradients, caller)};
+    return std::vector<Var>{Apply1(op::GlobalNorm{}, std::vector<Var>(gradients.begin(), gradients.end()), caller)};
   };
   return Trace(norm, {});
 }
@@ -96,26 +100,45 @@ WorkspaceModel GpuWorkspaces(int64_t gemm_bytes) {
 
 absl::StatusOr<StepMemoryOptions> StepMemoryOf(const TrainedModel& model, const Optimizer& optimizer, Caller caller) {
   StepMemoryOptions options;
-  for (const Spec& spec : TotalSpecs(model.trained, model.trained[0].value.device())) {
-    GM_ASSIGN_OR_RETURN(Tensor total, Tensor::Reserve(spec));
-    options.totals.push_back(std::move(total));
+  const auto reserve = [](const std::vector<Spec>& specs) -> absl::StatusOr<std::vector<Tensor>> {
+    std::vector<Tensor> tensors;
+    for (const Spec& spec : specs) {
+      GM_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Reserve(spec));
+      tensors.push_back(std::move(tensor));
+    }
+    return tensors;
+  };
+  GM_ASSIGN_OR_RETURN(const std::vector<Tensor> totals, reserve(TotalSpecs(model.trained)));
+  std::vector<Tensor> global;
+  if (model.trained.CountsFirst()) {
+    GM_ASSIGN_OR_RETURN(global, reserve(GlobalSpecs(model.trained)));
   }
+  options.totals = totals;
+  options.totals.insert(options.totals.end(), global.begin(), global.end());
   const auto sized = [fields = model.fields](int64_t samples) {
     std::vector<FieldSpec> result = fields;
     for (FieldSpec& field : result) field.spec.shape[0] = samples;
     return result;
   };
   const auto micro_batch = [=, loss = model.loss, trained = model.trained, passes = model.passes,
-                            totals = options.totals](int64_t samples, bool first) -> absl::StatusOr<Program> {
+                            whole = model.whole_batch](int64_t samples, Pass pass) -> absl::StatusOr<Program> {
+    pass.part = !pass.counting && trained.CountsFirst() && samples < whole;
     GM_ASSIGN_OR_RETURN(Program program,
-                        TraceMicroBatch(loss, sized(samples), samples, trained, first, totals, caller));
+                        TraceMicroBatch(loss, sized(samples), samples, trained, pass, totals, global, caller));
     return passes ? passes::Default(program) : std::move(program);
   };
-  options.programs = {.first = [=](int64_t samples) { return micro_batch(samples, true); },
-                      .further = [=](int64_t samples) { return micro_batch(samples, false); },
+  options.programs = {.first = [=](int64_t samples) { return micro_batch(samples, {}); },
+                      .further = [=](int64_t samples) { return micro_batch(samples, {.first = false}); },
                       .evaluation = [=, sums = model.evaluation](
                                         int64_t samples) { return EvaluationProgram(sums, sized(samples), samples); },
-                      .norm = [=, totals = options.totals] { return GradientNormProgram(totals, caller); }};
+                      .norm = [=, trained = model.trained] {
+                        return GradientNormProgram(GradientsOf(trained, totals), caller);
+                      }};
+  if (model.trained.CountsFirst()) {
+    options.programs.counting = [=](int64_t samples) {
+      return micro_batch(samples, {.first = false, .counting = true});
+    };
+  }
   options.lasting = LastingMemory(model.all, model.trained, optimizer);
   options.parameters = model.all;
   return options;
@@ -165,6 +188,11 @@ absl::StatusOr<StepMemory::Peak> StepMemory::At(int64_t micro_batch) {
     GM_ASSIGN_OR_RETURN(const Program further, options_.programs.further(micro_batch));
     GM_RETURN_IF_ERROR(add(further));
     peak.seconds += (parts - 1) * PredictSeconds(further, options_.calibration);
+    if (options_.programs.counting) {
+      GM_ASSIGN_OR_RETURN(const Program counting, options_.programs.counting(micro_batch));
+      GM_RETURN_IF_ERROR(add(counting));
+      peak.seconds += parts * PredictSeconds(counting, options_.calibration);
+    }
   }
   // A loss that only training can compute (one with a Grad of its own) has no evaluation to plan for.
   const absl::StatusOr<Program> evaluation = options_.programs.evaluation(micro_batch);
