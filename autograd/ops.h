@@ -106,8 +106,8 @@ Var OneHot(Located index, int64_t classes, DType dtype = DType::kF32);  // [...i
 // --- Mixture of Experts (layers/moe.h is made of these): T tokens, E experts, k choices of each token. `row` i64
 // [T, k] says which row belongs to a token's choice, -1 that none does (op.h).
 
-Var TopK(Located x, int64_t k);                    // [..., E] -> i64 [..., k], largest first; ties: the lowest index
-Var TakeAlong(Located x, const Var& index);        // [..., N] at i64 [..., k]: [..., k], row by row
+Var TopK(Located x, int64_t k);              // [..., E] -> i64 [..., k], largest first; ties: the lowest index
+Var TakeAlong(Located x, const Var& index);  // [..., N] at i64 [..., k]: [..., k], row by row
 struct AssignRowsOptions {
   double capacity_factor = 0;  // 0: no limit; else an expert takes at most ceil(T k / E * capacity_factor) choices
   Var mask = {};               // u8 [T]: 0 where a token is padding, which goes nowhere and counts nowhere

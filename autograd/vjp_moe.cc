@@ -72,8 +72,8 @@ Gradients VjpRule(const op::GroupedMatMul& op, const Site& site) {
     gradients[0] = Grouped(GemmRole::kDgrad, op::GroupedMatMul{!op.trans_b}, d, site.in[1], site);
   }
   if (site.wants[1]) {
-    gradients[1] = Grouped(GemmRole::kWgrad, op::GroupedMatMulWgrad{}, op.trans_b ? d : rows, op.trans_b ? rows : d,
-                           site);
+    gradients[1] =
+        Grouped(GemmRole::kWgrad, op::GroupedMatMulWgrad{}, op.trans_b ? d : rows, op.trans_b ? rows : d, site);
   }
   return gradients;
 }

@@ -109,8 +109,8 @@ absl::StatusOr<ExplainedModelOf> MlpFlags(int64_t batch) {
   GM_RETURN_IF_ERROR(ParseLoss(loss_name, batch, sizes.back(), DType::kF32).status());
   return [=, activation = *activation](DType dtype) -> absl::StatusOr<ExplainedModel> {
     GM_ASSIGN_OR_RETURN(const NamedLoss loss, ParseLoss(loss_name, batch, sizes.back(), dtype));
-    GM_ASSIGN_OR_RETURN(Mlp made,
-                        Mlp::Create({.sizes = sizes, .activation = activation}, {.dtype = dtype, .reserve_only = true}));
+    GM_ASSIGN_OR_RETURN(
+        Mlp made, Mlp::Create({.sizes = sizes, .activation = activation}, {.dtype = dtype, .reserve_only = true}));
     const auto model = std::make_shared<const Mlp>(std::move(made));
     const auto loss_of = [=](const Inputs& in) { return loss.of((*model)(in["x"]), in[loss.target.name]); };
     return ExplainedModel{model, loss_of, {{"x", Spec{{batch, sizes[0]}, dtype}}, loss.target}};
@@ -118,12 +118,12 @@ absl::StatusOr<ExplainedModelOf> MlpFlags(int64_t batch) {
 }
 
 absl::StatusOr<ExplainedModelOf> MoeFlags(int64_t tokens) {
-  const MoeOptions options{.hidden = absl::GetFlag(FLAGS_hidden),
-                           .ffn = absl::GetFlag(FLAGS_ffn),
-                           .experts = absl::GetFlag(FLAGS_experts),
-                           .top_k = absl::GetFlag(FLAGS_top_k),
-                           .routing = absl::GetFlag(FLAGS_top_k) == 1 ? Routing::kSoftmax
-                                                                      : Routing::kSoftmaxRenormalized};
+  const MoeOptions options{
+      .hidden = absl::GetFlag(FLAGS_hidden),
+      .ffn = absl::GetFlag(FLAGS_ffn),
+      .experts = absl::GetFlag(FLAGS_experts),
+      .top_k = absl::GetFlag(FLAGS_top_k),
+      .routing = absl::GetFlag(FLAGS_top_k) == 1 ? Routing::kSoftmax : Routing::kSoftmaxRenormalized};
   GM_RETURN_IF_ERROR(Moe::Create(options, {.reserve_only = true}).status());
   // The rows of a step as sizes of layers: what would be beyond counting is refused.
   const int64_t rows = std::max(tokens, absl::GetFlag(FLAGS_global_batch));
@@ -175,8 +175,8 @@ absl::Status Explain(const std::set<std::string>& given) {
     for (const auto& [flag, is_given] : {std::pair("global_batch", absl::GetFlag(FLAGS_global_batch) > 0),
                                          std::pair("micro_batch", absl::GetFlag(FLAGS_micro_batch) != "auto"),
                                          std::pair("memory_budget", !absl::GetFlag(FLAGS_memory_budget).empty())}) {
-      if (is_given) return InvalidArgument("--", flag, " is of --memory; give both, or --", moe ? "tokens" : "batch",
-                                           " alone");
+      if (is_given)
+        return InvalidArgument("--", flag, " is of --memory; give both, or --", moe ? "tokens" : "batch", " alone");
     }
   } else if (absl::GetFlag(FLAGS_measure)) {
     return InvalidArgument("--measure runs GEMMs, and --memory is a dry run; give one of them");

@@ -74,7 +74,7 @@ constexpr const char* kFixedFlags[] = {"hidden",       "activation",       "drop
                                        "routing",      "balance_loss"};
 constexpr const char* kEpochsFlag[] = {"epochs"};
 constexpr const char* kComputingFlags[] = {"micro_batch", "threads", "device"};
-constexpr const char* kFreeFlags[] = {"data",       "check_numerics", "metrics",  "save",         "keep",
+constexpr const char* kFreeFlags[] = {"data",       "check_numerics", "metrics",  "save",          "keep",
                                       "save_every", "save_best",      "patience", "memory_budget", "statistics_every"};
 // Metadata keys of a checkpoint.
 constexpr char kFlagsKey[] = "train_mlp.flags";

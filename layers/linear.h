@@ -9,8 +9,8 @@
 #include "gemmill/layers/activation.h"
 #include "gemmill/layers/dropout.h"
 #include "gemmill/layers/initialize.h"
-#include "gemmill/layers/moe.h"
 #include "gemmill/layers/module.h"
+#include "gemmill/layers/moe.h"
 
 namespace gemmill {
 

@@ -85,9 +85,11 @@ absl::Status Check(const MoeOptions& options) {
     return InvalidArgument("Moe: capacity_factor is ", *options.capacity_factor,
                            ", and experts would take no tokens; expected above 0, or none for experts without limit");
   }
-  for (const auto& [name, value] : {std::pair("balance_loss", options.balance_loss), std::pair("z_loss", options.z_loss),
-                                    std::pair("bias_update_rate", options.bias_update_rate)}) {
-    if (!(value >= 0 && std::isfinite(value))) return InvalidArgument("Moe: ", name, " is ", value, ", expected 0 or more");
+  for (const auto& [name, value] :
+       {std::pair("balance_loss", options.balance_loss), std::pair("z_loss", options.z_loss),
+        std::pair("bias_update_rate", options.bias_update_rate)}) {
+    if (!(value >= 0 && std::isfinite(value)))
+      return InvalidArgument("Moe: ", name, " is ", value, ", expected 0 or more");
   }
   return CheckedNumElements({options.experts, 2 * options.hidden, options.ffn}, SizeOf(DType::kF64)).status();
 }
@@ -118,15 +120,15 @@ absl::StatusOr<Moe> Moe::Create(const MoeOptions& options, const InitOptions& in
   GM_RETURN_IF_ERROR(Check(options));
   const int64_t fc1 = options.gated ? 2 : 1;
   Weights weights;
-  GM_ASSIGN_OR_RETURN(weights.router, MakeParameter({options.experts, options.hidden}, Initializer::kXavierUniform,
-                                                    init.Part(0)));
+  GM_ASSIGN_OR_RETURN(weights.router,
+                      MakeParameter({options.experts, options.hidden}, Initializer::kXavierUniform, init.Part(0)));
   GM_ASSIGN_OR_RETURN(weights.fc1,
                       Stack(options.experts, fc1 * options.ffn, options.hidden, /*activated=*/true, init.Part(1)));
   GM_ASSIGN_OR_RETURN(weights.fc2, Stack(options.experts, options.hidden, options.ffn, false, init.Part(2)));
   if (options.shared_experts > 0) {
     const int64_t width = options.shared_experts * options.ffn;
-    GM_ASSIGN_OR_RETURN(weights.shared_fc1, MakeParameter({fc1 * width, options.hidden}, Initializer::kKaimingUniform,
-                                                          init.Part(3)));
+    GM_ASSIGN_OR_RETURN(weights.shared_fc1,
+                        MakeParameter({fc1 * width, options.hidden}, Initializer::kKaimingUniform, init.Part(3)));
     GM_ASSIGN_OR_RETURN(weights.shared_fc2,
                         MakeParameter({options.hidden, width}, Initializer::kXavierUniform, init.Part(4)));
   }
@@ -169,8 +171,8 @@ Moe::Moe(const MoeOptions& options, Weights weights)
     return absl::OkStatus();
   };
   sum_ = std::make_shared<const StepSum>(StepSum{.size = Places{options.experts}.size(),
-                                               .in_loss = options.balance_loss > 0 || options.z_loss > 0,
-                                               .after_step = after_step});
+                                                 .in_loss = options.balance_loss > 0 || options.z_loss > 0,
+                                                 .after_step = after_step});
   AddStepSum(sum_);
 }
 
@@ -243,9 +245,7 @@ void Moe::Tell(const Tokens& tokens, const Choices& choices) const {
   const Var entropies = -Sum(counted(p * Log(Maximum(p, 1e-30))));
   const Var count = tokens.column.node() == nullptr ? Fill({1}, static_cast<double>(tokens.count), dtype, p.device())
                                                     : Reshape(Sum(tokens.column), {1});
-  const auto as_sum = [](const Var& x) {
-    return Cast(Reshape(x.Detach(), {x.spec().num_elements()}), DType::kF64);
-  };
+  const auto as_sum = [](const Var& x) { return Cast(Reshape(x.Detach(), {x.spec().num_elements()}), DType::kF64); };
   const Var& offsets = choices.rows.offsets;
   const Var kept = Slice(offsets, 0, 1, options_.experts + 1) - Slice(offsets, 0, 0, options_.experts);
   const Var local = Concat({as_sum(choices.rows.counts), as_sum(kept), as_sum(probabilities), as_sum(count),
@@ -294,11 +294,12 @@ Var Moe::operator()(Located x, const Var& mask) const {
   if (!x.var.ok()) return x.var;
   const Shape& shape = x.var.shape();
   const auto fail = [&](const absl::Status& status) {
-    return Var::Error(Annotate(status, Origin{CurrentLayer(), CurrentRole(), CurrentCaller(x.caller)}.ToString(), ": "));
+    return Var::Error(
+        Annotate(status, Origin{CurrentLayer(), CurrentRole(), CurrentCaller(x.caller)}.ToString(), ": "));
   };
   if (shape.empty() || shape.back() != options_.hidden) {
-    return fail(InvalidArgument("Moe: the input is ", x.var.spec().ToString(), ", expected [..., ", options_.hidden,
-                                "]"));
+    return fail(
+        InvalidArgument("Moe: the input is ", x.var.spec().ToString(), ", expected [..., ", options_.hidden, "]"));
   }
   Tokens tokens;
   const Shape leading(shape.begin(), shape.end() - 1);

@@ -154,10 +154,10 @@ MoeOptions TakeMoe(JsonFields& fields) {
 
 std::string ModelText(const MlpOptions& options) {
   nlohmann::json text = {{"type", "mlp"},
-                               {"sizes", options.sizes},
-                               {"activation", ActivationName(options.activation)},
-                               {"bias", options.bias},
-                               {"dropout", options.dropout}};
+                         {"sizes", options.sizes},
+                         {"activation", ActivationName(options.activation)},
+                         {"bias", options.bias},
+                         {"dropout", options.dropout}};
   if (options.moe.has_value()) text["moe"] = MoeJson(*options.moe);
   return JsonText(text, -1);
 }

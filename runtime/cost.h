@@ -22,7 +22,7 @@ struct GemmShape {
 struct OpCost {
   // A multiply-add counts as 2, a transcendental function as 1; of a FusedMatMul its GEMM alone, so that rates compare.
   int64_t flops = 0;
-  int64_t bytes = 0;  // every input read and every output written once
+  int64_t bytes = 0;              // every input read and every output written once
   std::optional<GemmShape> gemm;  // of an op that is one
 };
 

@@ -22,7 +22,8 @@ absl::Status WantAlong(const Spec& x, const Spec& index) {
   GM_RETURN_IF_ERROR(WantRank(x, 1));
   GM_RETURN_IF_ERROR(WantI64("the index", index));
   if (index.rank() == x.rank() && Leading(index.shape, 1) == Leading(x.shape, 1)) return absl::OkStatus();
-  return InvalidArgument("index ", index.ToString(), " differs from ", x.ToString(), " in more than its last dimension");
+  return InvalidArgument("index ", index.ToString(), " differs from ", x.ToString(),
+                         " in more than its last dimension");
 }
 
 // row [T, k], and weights, if there are any, of the same shape.

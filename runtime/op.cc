@@ -75,7 +75,9 @@ struct Namer {
   std::string operator()(const op::GroupedMatMul&) const { return "GroupedMatMul"; }
   std::string operator()(const op::GroupedMatMulWgrad&) const { return "GroupedMatMul wgrad"; }
   std::string operator()(const op::GatedUnary& op) const { return absl::StrCat("gated ", FnName(op.fn)); }
-  std::string operator()(const op::GatedUnaryGrad& op) const { return absl::StrCat("gated ", FnName(op.fn), " gradient"); }
+  std::string operator()(const op::GatedUnaryGrad& op) const {
+    return absl::StrCat("gated ", FnName(op.fn), " gradient");
+  }
   std::string operator()(const op::FusedMatMul& op) const {
     const char* activation = op.activation.has_value() ? FnName(*op.activation) : "";
     return absl::StrCat("MatMul", op.bias ? " bias" : "", *activation == 0 ? "" : " ", activation);

@@ -339,8 +339,8 @@ struct DispatchRows {
   bool operator==(const DispatchRows&) const = default;
 };
 
-// (rows [R, H], row [T, k][, weights [T, k]]) -> [T, H]: the sum over a token's choices, in their order, of weight times
-// row.
+// (rows [R, H], row [T, k][, weights [T, k]]) -> [T, H]: the sum over a token's choices, in their order, of weight
+// times row.
 struct CombineRows {
   bool operator==(const CombineRows&) const = default;
 };
@@ -421,8 +421,8 @@ using Op =
     std::variant<op::MatMul, op::Unary, op::UnaryGrad, op::Binary, op::Where, op::Reduce, op::ArgMax, op::BroadcastTo,
                  op::Softmax, op::SoftmaxGrad, op::Normalize, op::NormalizeGrad, op::CrossEntropy, op::CrossEntropyGrad,
                  op::GatherRows, op::ScatterAddRows, op::Reshape, op::Permute, op::Slice, op::Unslice, op::Concat,
-                 op::OneHot, op::Cast, op::Fill, op::Iota, op::Dropout, op::GlobalNorm, op::Sgd, op::AdamW,
-                 op::TopK, op::TakeAlong, op::AddAlong, op::AssignRows, op::DispatchRows, op::CombineRows, op::DotRows,
+                 op::OneHot, op::Cast, op::Fill, op::Iota, op::Dropout, op::GlobalNorm, op::Sgd, op::AdamW, op::TopK,
+                 op::TakeAlong, op::AddAlong, op::AssignRows, op::DispatchRows, op::CombineRows, op::DotRows,
                  op::GroupedMatMul, op::GroupedMatMulWgrad, op::GatedUnary, op::GatedUnaryGrad, op::FusedMatMul,
                  op::ActivationBiasGrad, op::Custom>;
 

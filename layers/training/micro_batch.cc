@@ -71,8 +71,8 @@ Loss Counted(const LossFunction& loss_function, const Inputs& inputs, int64_t sa
 }
 
 std::vector<Var> TotalsWith(const std::vector<Var>& before, const LossFunction& loss_function, const Inputs& inputs,
-                            const RandomVars& random, const Trained& trained, Pass pass,
-                            const std::vector<Var>& global, Caller caller) {
+                            const RandomVars& random, const Trained& trained, Pass pass, const std::vector<Var>& global,
+                            Caller caller) {
   const TrainingScope training(random);
   const NoGradScope without(pass.counting);
   AuxiliaryScope::Sums sums;

@@ -93,8 +93,8 @@ struct Pass {
 // sums) with it: `before` (none for the first) plus its own. `global` are the global sums of a `part`. A loss that
 // depends on none of the parameters is an error.
 std::vector<Var> TotalsWith(const std::vector<Var>& before, const LossFunction& loss, const Inputs& inputs,
-                            const RandomVars& random, const Trained& trained, Pass pass,
-                            const std::vector<Var>& global, Caller caller);
+                            const RandomVars& random, const Trained& trained, Pass pass, const std::vector<Var>& global,
+                            Caller caller);
 
 // That as a Program, of a micro-batch of `samples` with `fields`. Its inputs are the fields, then RandomVars' key and
 // first_sample. Its outputs are the totals; with `totals` given, tensors of TotalSpecs, they are written there, and

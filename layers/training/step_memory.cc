@@ -127,13 +127,12 @@ absl::StatusOr<StepMemoryOptions> StepMemoryOf(const TrainedModel& model, const 
                         TraceMicroBatch(loss, sized(samples), samples, trained, pass, totals, global, caller));
     return passes ? passes::Default(program) : std::move(program);
   };
-  options.programs = {.first = [=](int64_t samples) { return micro_batch(samples, {}); },
-                      .further = [=](int64_t samples) { return micro_batch(samples, {.first = false}); },
-                      .evaluation = [=, sums = model.evaluation](
-                                        int64_t samples) { return EvaluationProgram(sums, sized(samples), samples); },
-                      .norm = [=, trained = model.trained] {
-                        return GradientNormProgram(GradientsOf(trained, totals), caller);
-                      }};
+  options.programs = {
+      .first = [=](int64_t samples) { return micro_batch(samples, {}); },
+      .further = [=](int64_t samples) { return micro_batch(samples, {.first = false}); },
+      .evaluation =
+          [=, sums = model.evaluation](int64_t samples) { return EvaluationProgram(sums, sized(samples), samples); },
+      .norm = [=, trained = model.trained] { return GradientNormProgram(GradientsOf(trained, totals), caller); }};
   if (model.trained.CountsFirst()) {
     options.programs.counting = [=](int64_t samples) {
       return micro_batch(samples, {.first = false, .counting = true});

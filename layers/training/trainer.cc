@@ -161,7 +161,8 @@ absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field>
   }
   std::vector<FieldSpec> specs;
   for (size_t i = 0; i < fields.size(); ++i) specs.push_back({fields[i].name, inputs_[i].spec()});
-  absl::StatusOr<Program> program = TraceMicroBatch(loss_, specs, samples, trained_, pass, total_tensors_, global_tensors_, caller);
+  absl::StatusOr<Program> program =
+      TraceMicroBatch(loss_, specs, samples, trained_, pass, total_tensors_, global_tensors_, caller);
   if (!program.ok()) return WithEagerHint(program.status());
   Program passed = options_.passes ? passes::Default(*program) : *program;
   // Without a budget to keep to, a short micro-batch that needs more than a whole one has it, and eager's bits.
@@ -178,8 +179,8 @@ absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field>
 }
 
 absl::Status Trainer::CheckStillTheSame(Recording& recording, Caller caller) {
-  const absl::StatusOr<Program> now =
-      TraceMicroBatch(loss_, recording.fields, recording.samples, trained_, recording.pass, total_tensors_, global_tensors_, caller);
+  const absl::StatusOr<Program> now = TraceMicroBatch(loss_, recording.fields, recording.samples, trained_,
+                                                      recording.pass, total_tensors_, global_tensors_, caller);
   if (!now.ok()) return WithEagerHint(now.status());
   const std::optional<std::string> difference = FirstDifference(recording.recorded, *now);
   if (!difference.has_value()) return absl::OkStatus();
@@ -238,8 +239,7 @@ absl::Status Trainer::AddEagerly(const Batch& batch, int64_t start, int64_t stop
   const RandomVars random = MakeRandomVars({options_.seed, steps_, batch.rank_offset + start, stop - start}, device_);
   std::vector<Var>& before = pass.counting ? global_ : totals_;
   if (start == 0) before.clear();
-  std::vector<Var> totals =
-      TotalsWith(before, loss_, Inputs(fields, device_), random, trained_, pass, global_, caller);
+  std::vector<Var> totals = TotalsWith(before, loss_, Inputs(fields, device_), random, trained_, pass, global_, caller);
   for (const Var& total : totals) GM_RETURN_IF_ERROR(total.status());
   before = std::move(totals);
   return absl::OkStatus();
@@ -277,8 +277,8 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   bool counted = false;
   const auto add = [&](bool counting) -> absl::Status {
     if (copies_ != nullptr && !std::exchange(refreshed, true)) GM_RETURN_IF_ERROR(copies_->Refresh(watch_));
-    const bool part = trained_.CountsFirst() &&
-                      (options_.communicator != nullptr || batch.samples > options_.micro_batch);
+    const bool part =
+        trained_.CountsFirst() && (options_.communicator != nullptr || batch.samples > options_.micro_batch);
     if (part && !counted) {
       GM_RETURN_IF_ERROR(AddAll(batch, {.counting = true}, eagerly, caller));
       counted = true;

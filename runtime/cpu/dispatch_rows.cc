@@ -1,5 +1,5 @@
-// DispatchRows, CombineRows and DotRows: between tokens and the rows of their choices. Every result is one thread's, and
-// its terms are added in the order of a token's choices.
+// DispatchRows, CombineRows and DotRows: between tokens and the rows of their choices. Every result is one thread's,
+// and its terms are added in the order of a token's choices.
 #include <cstring>
 #include <utility>
 

@@ -18,7 +18,8 @@ absl::Status CheckOffsets(const int64_t* offsets, int64_t experts, int64_t rows)
   for (int64_t e = 0; e <= experts; ++e) {
     const int64_t least = e == 0 ? 0 : offsets[e - 1];
     if (offsets[e] >= least && offsets[e] <= rows && (e > 0 || offsets[e] == 0)) continue;
-    return OutOfRange("offset ", e, " is ", offsets[e], ", expected ", e == 0 ? "0" : absl::StrCat(least, " to ", rows));
+    return OutOfRange("offset ", e, " is ", offsets[e], ", expected ",
+                      e == 0 ? "0" : absl::StrCat(least, " to ", rows));
   }
   return absl::OkStatus();
 }

@@ -84,9 +84,7 @@ class DenseGemm {
   }
 
  private:
-  static Tensor Filled(const Shape& shape) {
-    return Check(Fill(shape, 0.5).Value());
-  }
+  static Tensor Filled(const Shape& shape) { return Check(Fill(shape, 0.5).Value()); }
   std::vector<Tensor> inputs_, outputs_;
   Tensor workspace_;
   Kernel kernel_;

@@ -31,11 +31,9 @@ class MoeBlock {
  public:
   explicit MoeBlock(const MoeWorkload& workload)
       : workload_(workload),
-        model_(Check(Moe::Create({.hidden = workload.hidden,
-                                  .ffn = workload.ffn,
-                                  .experts = workload.experts,
-                                  .top_k = workload.top_k},
-                                 {.seed = 1}))),
+        model_(Check(Moe::Create(
+            {.hidden = workload.hidden, .ffn = workload.ffn, .experts = workload.experts, .top_k = workload.top_k},
+            {.seed = 1}))),
         x_(Noise(2)),
         dy_(Noise(3)) {
     ChooseExperts();
@@ -49,8 +47,8 @@ class MoeBlock {
       return results;
     };
     Program program = passes::Default(WithoutUnused(Check(Trace(run, {x_.spec(), dy_.spec()}))));
-    replay_ = std::make_unique<Replay>(
-        Check(Replay::Create(std::move(program), std::make_shared<Arena>(Device::Cpu()))));
+    replay_ =
+        std::make_unique<Replay>(Check(Replay::Create(std::move(program), std::make_shared<Arena>(Device::Cpu()))));
   }
   MoeBlock(const MoeBlock&) = delete;
   MoeBlock& operator=(const MoeBlock&) = delete;

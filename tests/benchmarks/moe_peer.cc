@@ -1,7 +1,8 @@
 // The Gemmill side of compare_pytorch_moe.py: a block's forward and backward pass on demand. Reads commands from stdin,
 // a line each, and answers each with a line of JSON:
 //   build/tests/benchmarks/moe_peer [EXPERTS]
-//     dump DIR   writes weights, input, output, the output's gradient and all gradients (NAME.f32: little-endian values)
+//     dump DIR   writes weights, input, output, the output's gradient and all gradients (NAME.f32: little-endian
+//     values)
 //                and answers with the block's sizes
 //     time N     {"seconds": of N passes}
 #include <chrono>
@@ -40,8 +41,8 @@ nlohmann::json Dump(MoeBlock& block, const std::string& directory) {
   }
   write("d_x", block.result(i));
   const MoeWorkload& workload = block.workload();
-  return {{"tokens", workload.tokens}, {"hidden", workload.hidden}, {"ffn", workload.ffn},
-          {"experts", workload.experts}, {"top_k", workload.top_k}, {"threads", NumThreads()}};
+  return {{"tokens", workload.tokens},   {"hidden", workload.hidden}, {"ffn", workload.ffn},
+          {"experts", workload.experts}, {"top_k", workload.top_k},   {"threads", NumThreads()}};
 }
 
 int Main(int argc, char** argv) {

@@ -23,9 +23,7 @@ std::vector<double> WeightsOf(Routing routing, int64_t top_k, const std::vector<
 
 TEST(MoeRouting, WeightsAreThoseOfTheDefinition) {
   const std::vector<double> logits{2, 1, 0, -1};
-  const auto near = [](double a, double b) {
-    return Pointwise(DoubleNear(5e-7), std::vector<double>{a, b, 0, 0});
-  };
+  const auto near = [](double a, double b) { return Pointwise(DoubleNear(5e-7), std::vector<double>{a, b, 0, 0}); };
   EXPECT_THAT(WeightsOf(Routing::kSoftmax, 2, logits), near(0.643914, 0.236883));
   EXPECT_THAT(WeightsOf(Routing::kSoftmaxRenormalized, 2, logits), near(0.731059, 0.268941));
   EXPECT_THAT(WeightsOf(Routing::kTopKSoftmax, 2, logits), near(0.731059, 0.268941));
@@ -159,8 +157,8 @@ struct Variant {
 
 std::vector<Variant> Variants() {
   std::vector<Variant> variants;
-  for (const Routing routing : {Routing::kSoftmax, Routing::kSoftmaxRenormalized, Routing::kTopKSoftmax,
-                                Routing::kSigmoid}) {
+  for (const Routing routing :
+       {Routing::kSoftmax, Routing::kSoftmaxRenormalized, Routing::kTopKSoftmax, Routing::kSigmoid}) {
     variants.push_back({RoutingName(routing), {.top_k = 2, .routing = routing}});
   }
   variants.push_back({"top_1", {.top_k = 1, .routing = Routing::kSoftmax}});

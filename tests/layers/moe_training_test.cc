@@ -16,7 +16,8 @@ class MoeClassifier : public Module {
  public:
   static MoeClassifier Make(const MoeOptions& options) {
     return MoeClassifier(Linear::Create({.inputs = 5, .outputs = options.hidden}, {.seed = 1}).value(),
-                         MakeMoe(options), Linear::Create({.inputs = options.hidden, .outputs = 3}, {.seed = 2}).value());
+                         MakeMoe(options),
+                         Linear::Create({.inputs = options.hidden, .outputs = 3}, {.seed = 2}).value());
   }
   Var operator()(Located x) const {
     const Var inner = fc1_(x);
@@ -113,9 +114,9 @@ TEST(MoeTraining, RanksChangeNothing) {
     for (int64_t rank = 0; rank < world; ++rank) {
       threads.emplace_back([&, rank] {
         const MoeClassifier model = MoeClassifier::Make(Small());
-        Trainer trainer = ValueOf(
-            Trainer::Create(model, Sgd({.learning_rate = 0.1}), LossOf(model),
-                            {.global_batch = 24, .communicator = communicators[static_cast<size_t>(rank)]}));
+        Trainer trainer =
+            ValueOf(Trainer::Create(model, Sgd({.learning_rate = 0.1}), LossOf(model),
+                                    {.global_batch = 24, .communicator = communicators[static_cast<size_t>(rank)]}));
         Run& run = runs[static_cast<size_t>(rank)];
         for (int step = 0; step < 3; ++step) {
           Batch batch = BatchOf(24, static_cast<uint32_t>(step));
@@ -202,8 +203,8 @@ TEST(MoeTraining, StatisticsChangeNothing) {
   // The same loss with nobody listening.
   const MoeOptions options{.hidden = 8, .ffn = 6, .experts = 4};
   const MoeClassifier listened = MoeClassifier::Make(options);
-  Trainer trainer = ValueOf(
-      Trainer::Create(listened, Sgd({.learning_rate = 0.1}), LossOf(listened), {.global_batch = 24}));
+  Trainer trainer =
+      ValueOf(Trainer::Create(listened, Sgd({.learning_rate = 0.1}), LossOf(listened), {.global_batch = 24}));
   const Batch batch = BatchOf(24, 1);
   MustStep(trainer, batch);
 

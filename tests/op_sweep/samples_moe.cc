@@ -39,12 +39,9 @@ Samples SamplesOf(For<op::AddAlong>) {
 
 Samples SamplesOf(For<op::AssignRows>) {
   const Argument mask = Fixed(DType::kU8, {4}, {1, 0, 1, 1});
-  return {{op::AssignRows{3}, {Index()}, {}},
-          {op::AssignRows{3}, {Index(), mask}, {}},
-          {op::AssignRows{3, 0.5}, {Index()}, {}},
-          {op::AssignRows{3, 1}, {Index(), mask}, {}},
-          {op::AssignRows{3, 1e300}, {Index()}, {}},
-          {op::AssignRows{1}, {Fixed(DType::kI64, {1, 1}, {0})}, {}},
+  return {{op::AssignRows{3}, {Index()}, {}},        {op::AssignRows{3}, {Index(), mask}, {}},
+          {op::AssignRows{3, 0.5}, {Index()}, {}},   {op::AssignRows{3, 1}, {Index(), mask}, {}},
+          {op::AssignRows{3, 1e300}, {Index()}, {}}, {op::AssignRows{1}, {Fixed(DType::kI64, {1, 1}, {0})}, {}},
           {op::AssignRows{5}, {NoRows(2)}, {}}};
 }
 
