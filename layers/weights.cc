@@ -179,7 +179,7 @@ absl::StatusOr<MlpOptions> MlpOptionsOf(const Safetensors& file) {
   fields.Require("type", type == "mlp");
   fields.Require("activation", activation.ok());
   if (fields.Has("moe")) {
-    JsonFields block(fields.Get("moe"));
+    JsonFields block = fields.Inside("moe");
     options.moe = TakeMoe(block);
     fields.Require(absl::StrCat("moe: ", block.wrong()).c_str(), block.ok());
   }

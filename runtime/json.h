@@ -62,11 +62,15 @@ std::optional<T> JsonValue(const nlohmann::json& object, const std::string& key)
 class JsonFields {
  public:
   explicit JsonFields(absl::string_view text) : object_(ParseJson(text)) {}
-  explicit JsonFields(nlohmann::json object) : object_(std::move(object)) {}
 
   // Whether there is such a field at all, and it; for what may be left out.
   bool Has(const char* name) const { return object_.is_object() && object_.contains(name); }
-  nlohmann::json Get(const char* name) const { return Has(name) ? object_[name] : nlohmann::json(); }
+  // Those of an object inside this one.
+  JsonFields Inside(const char* name) const {
+    JsonFields inner("");
+    if (Has(name)) inner.object_ = object_[name];
+    return inner;
+  }
 
   template <typename T>
   void Take(const char* name, T& value) {

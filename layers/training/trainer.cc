@@ -228,7 +228,7 @@ absl::Status Trainer::AddReplayed(const Batch& batch, int64_t start, int64_t sto
   if (start > 0 || (!totals.empty() && totals[0].node()->values[0].buffer() == tensors[0].buffer())) {
     return absl::OkStatus();
   }
-  totals.assign(tensors.begin(), tensors.end());
+  totals = std::vector<Var>(tensors.begin(), tensors.end());
   return absl::OkStatus();
 }
 

@@ -61,7 +61,7 @@ absl::Status Trainer::Clear(Pass pass) {
   for (const Tensor& tensor : tensors) {
     std::memset(tensor.data(), 0, static_cast<size_t>(tensor.spec().bytes()));
   }
-  (pass.counting ? global_ : totals_).assign(tensors.begin(), tensors.end());
+  (pass.counting ? global_ : totals_) = std::vector<Var>(tensors.begin(), tensors.end());
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 // DispatchRows, CombineRows and DotRows: between tokens and the rows of their choices. Every result is one thread's,
 // and its terms are added in the order of a token's choices.
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -103,7 +104,7 @@ absl::StatusOr<Kernel> Prepare(const op::DispatchRows& op, Specs in, Specs) {
                       }
                     });
                     for (int64_t r = 0; r < sizes.rows; ++r) {
-                      if (used[r] == 0) std::memset(y + r * sizes.columns, 0, row_bytes);
+                      if (used[r] == 0) std::fill_n(y + r * sizes.columns, sizes.columns, Store<T>(C{0}));
                     }
                     return absl::OkStatus();
                   },

@@ -293,7 +293,9 @@ TEST_P(OpSweep, InferAndCostAgreeWithWhatRuns) {
     const std::vector<GemmShape> gemms = GemmsOf(sample.op, specs, inferred);
     int64_t flops = 0;
     for (const GemmShape& gemm : gemms) flops += 2 * gemm.batch * gemm.m * gemm.n * gemm.k;
-    if (!gemms.empty()) EXPECT_EQ(cost.flops, flops);
+    if (!gemms.empty()) {
+      EXPECT_EQ(cost.flops, flops);
+    }
   }
   EXPECT_TRUE(empty) << "no sample of an empty tensor";
   EXPECT_TRUE(ones) << "no sample of size 1";
