@@ -213,14 +213,14 @@ TEST_P(MoeVariant, GradientsAreFiniteDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, MoeVariant, testing::ValuesIn(Variants()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& variant) { return variant.param.name; });
 
 TEST(MoeGradients, LossesReachTheRouterAlone) {
   const Moe moe = MakeMoe({.hidden = 5, .ffn = 3, .experts = 4, .balance_loss = 0.5});
   const AuxiliaryScope auxiliary;
   EXPECT_TRUE(moe(Var(MakeTensor(RandomDoubles(35, -1, 1, 4), {7, 5}))).ok());
   const std::vector<Var> gradients = Grad(auxiliary.Mean(), moe.parameters());
-  EXPECT_THAT(Read(gradients[0]), Not(Each(0.0)));
+  EXPECT_THAT(Read(gradients[0]), testing::Not(Each(0.0)));
   EXPECT_THAT(Read(gradients[1]), Each(0.0));
 }
 
@@ -283,7 +283,9 @@ TEST(MoeLoads, TheSameBitsEveryTimeOnAnyThreads) {
   for (int i = 0; i < 100; ++i) {
     ASSERT_TRUE(SetNumThreads(1 + i % 3).ok());
     EXPECT_EQ(Read(moe(x)), first[0]);
-    if (i % 20 == 0) EXPECT_EQ(run(), first);
+    if (i % 20 == 0) {
+      EXPECT_EQ(run(), first);
+    }
   }
   ASSERT_TRUE(SetNumThreads(threads).ok());
 }

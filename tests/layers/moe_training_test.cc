@@ -59,15 +59,15 @@ Batch BatchOf(int64_t samples, uint32_t seed) {
   return batch;
 }
 
-struct Run {
+struct Outcome {
   std::vector<std::vector<double>> parameters;
   std::vector<MoeStatistics> statistics;
 };
 
-Run Train(const TrainerOptions& options, int steps = 3) {
+Outcome Train(const TrainerOptions& options, int steps = 3) {
   const MoeClassifier model = MoeClassifier::Make(Small());
-  Trainer trainer = ValueOf(Trainer::Create(model, Sgd({.learning_rate = 0.1}), LossOf(model), options));
-  Run run;
+  Trainer trainer = Trainer::Create(model, Sgd({.learning_rate = 0.1}), LossOf(model), options).value();
+  Outcome run;
   for (int step = 0; step < steps; ++step) {
     MustStep(trainer, BatchOf(24, static_cast<uint32_t>(step)));
     run.statistics.push_back(model.moe().statistics().value());
@@ -76,7 +76,7 @@ Run Train(const TrainerOptions& options, int steps = 3) {
   return run;
 }
 
-void ExpectSameTraining(const Run& a, const Run& b, double tolerance) {
+void ExpectSameTraining(const Outcome& a, const Outcome& b, double tolerance) {
   ExpectNear(a.parameters, b.parameters, tolerance);
   ASSERT_EQ(a.statistics.size(), b.statistics.size());
   for (size_t i = 0; i < a.statistics.size(); ++i) {
@@ -90,51 +90,57 @@ void ExpectSameTraining(const Run& a, const Run& b, double tolerance) {
 
 TEST(MoeTraining, ReplayedIsEager) {
   for (const int64_t micro_batch : {24, 7}) {
-    const Run eager = Train({.global_batch = 24, .micro_batch = micro_batch, .trace = false}, 12);
-    const Run replayed = Train({.global_batch = 24, .micro_batch = micro_batch}, 12);
+    const Outcome eager = Train({.global_batch = 24, .micro_batch = micro_batch, .trace = false}, 12);
+    const Outcome replayed = Train({.global_batch = 24, .micro_batch = micro_batch}, 12);
     EXPECT_EQ(eager.parameters, replayed.parameters);
     ExpectSameTraining(eager, replayed, 0);
   }
 }
 
 TEST(MoeTraining, SplitsOfTheGlobalBatchChangeNothing) {
-  const Run whole = Train({.global_batch = 24, .micro_batch = 24});
+  const Outcome whole = Train({.global_batch = 24, .micro_batch = 24});
   for (const int64_t micro_batch : {12, 7, 1}) {
     ExpectSameTraining(whole, Train({.global_batch = 24, .micro_batch = micro_batch}), 2e-6);
   }
   ExpectSameTraining(whole, Train({.global_batch = 24, .micro_batch = MicroBatch::Auto()}), 2e-6);
 }
 
+// Steps of which the first rank has less and less, in the end nothing, and the others always the same.
+Outcome TrainOnRank(int64_t world, int64_t rank, const TrainerOptions& options) {
+  const MoeClassifier model = MoeClassifier::Make(Small());
+  Trainer trainer = Trainer::Create(model, Sgd({.learning_rate = 0.1}), LossOf(model), options).value();
+  const int64_t share = 24 / world;
+  Outcome run;
+  for (int step = 0; step < 3; ++step) {
+    const int64_t first = share - step * share / 2;
+    const bool alone = options.communicator == nullptr;
+    const int64_t begin = alone || rank == 0 ? 0 : first + (rank - 1) * share;
+    const int64_t end = alone ? first + (world - 1) * share : first + rank * share;
+    Batch batch = BatchOf(24, static_cast<uint32_t>(step));
+    for (Field& field : batch.fields) field.values = ValueOf(field.values.Rows(begin, end));
+    batch.samples = end - begin;
+    batch.rank_offset = begin;
+    MustStep(trainer, batch);
+    run.statistics.push_back(model.moe().statistics().value());
+  }
+  run.parameters = Snapshot(model);
+  return run;
+}
+
 TEST(MoeTraining, RanksChangeNothing) {
-  const Run whole = Train({.global_batch = 24, .micro_batch = 24});
   for (const int64_t world : {2, 3}) {
+    const Outcome whole = TrainOnRank(world, 0, {.global_batch = 24});
     const auto communicators = LocalCommunicators(world).value();
-    std::vector<Run> runs(static_cast<size_t>(world));
+    std::vector<Outcome> runs(static_cast<size_t>(world));
     std::vector<std::thread> threads;
     for (int64_t rank = 0; rank < world; ++rank) {
       threads.emplace_back([&, rank] {
-        const MoeClassifier model = MoeClassifier::Make(Small());
-        Trainer trainer =
-            ValueOf(Trainer::Create(model, Sgd({.learning_rate = 0.1}), LossOf(model),
-                                    {.global_batch = 24, .communicator = communicators[static_cast<size_t>(rank)]}));
-        Run& run = runs[static_cast<size_t>(rank)];
-        for (int step = 0; step < 3; ++step) {
-          Batch batch = BatchOf(24, static_cast<uint32_t>(step));
-          // Rank 0 has less and less of it, in the end nothing.
-          const int64_t first = 24 / world - step * 24 / world / 2;
-          const int64_t begin = rank == 0 ? 0 : first + (rank - 1) * (24 - first) / (world - 1);
-          const int64_t end = rank == 0 ? first : first + rank * (24 - first) / (world - 1);
-          for (Field& field : batch.fields) field.values = ValueOf(field.values.Rows(begin, end));
-          batch.samples = end - begin;
-          batch.rank_offset = begin;
-          MustStep(trainer, batch);
-          run.statistics.push_back(model.moe().statistics().value());
-        }
-        run.parameters = Snapshot(model);
+        const auto at = static_cast<size_t>(rank);
+        runs[at] = TrainOnRank(world, rank, {.global_batch = 24, .communicator = communicators[at]});
       });
     }
     for (std::thread& thread : threads) thread.join();
-    for (const Run& run : runs) ExpectSameTraining(whole, run, 2e-6);
+    for (const Outcome& run : runs) ExpectSameTraining(whole, run, 2e-6);
   }
 }
 
@@ -142,12 +148,13 @@ TEST(MoeTraining, RanksChangeNothing) {
 struct Balancing {
   explicit Balancing(TrainerOptions options, bool spoilt = false)
       : model(RevealingMoe({.experts = 4, .top_k = 1, .routing = Routing::kSoftmax, .bias_update_rate = 0.25})),
-        trainer(ValueOf(Trainer::Create(
-            model, Sgd({.learning_rate = 1e-3}),
-            [this, spoilt](const Inputs& in) {
-              return Mean(model(in["x"])) * (spoilt ? std::numeric_limits<double>::infinity() : 1.0);
-            },
-            options))) {
+        trainer(Trainer::Create(
+                    model, Sgd({.learning_rate = 1e-3}),
+                    [this, spoilt](const Inputs& in) {
+                      return Mean(model(in["x"])) * (spoilt ? std::numeric_limits<double>::infinity() : 1.0);
+                    },
+                    options)
+                    .value()) {
     std::vector<int64_t> chosen(10, 0);
     for (const int64_t expert : {1, 1, 2, 2, 2, 2, 3, 3, 3, 3}) chosen.push_back(expert);
     batch = MakeBatch({{"x", Logits(Choosing(chosen, 4))}});
@@ -179,7 +186,7 @@ TEST(MoeTraining, ASkippedStepIsCountedAndMovesNoBias) {
 TEST(MoeTraining, EvaluationCountsNothing) {
   Balancing run({.global_batch = 20});
   MustStep(run.trainer, run.batch);
-  const Dataset dataset = ValueOf(Dataset::Create({{"x", Logits(Choosing({3, 3, 3}, 4))}}));
+  const Dataset dataset = Dataset::Create({{"x", Logits(Choosing({3, 3, 3}, 4))}}).value();
   ASSERT_TRUE(run.trainer.Evaluate(dataset).ok());
   EXPECT_THAT(run.model.statistics()->tokens_per_expert, ElementsAre(10, 2, 4, 4));
   EXPECT_THAT(Read(run.model.parameter("router.bias")), ElementsAre(-0.25, 0.25, 0.25, 0.25));
@@ -191,7 +198,7 @@ TEST(MoeTraining, CheckpointsHoldTheBiasToTheBit) {
   MustStep(run.trainer, run.batch);
   ASSERT_TRUE(SaveCheckpoint(path, run.model, run.trainer, {}).ok());
   Balancing resumed({.global_batch = 20});
-  const Safetensors file = ValueOf(Safetensors::Open(path));
+  const Safetensors file = Safetensors::Open(path).value();
   ASSERT_TRUE(RestoreCheckpoint(file, resumed.model, resumed.trainer).ok());
   EXPECT_EQ(Snapshot(resumed.model), Snapshot(run.model));
   MustStep(run.trainer, run.batch);
@@ -204,7 +211,7 @@ TEST(MoeTraining, StatisticsChangeNothing) {
   const MoeOptions options{.hidden = 8, .ffn = 6, .experts = 4};
   const MoeClassifier listened = MoeClassifier::Make(options);
   Trainer trainer =
-      ValueOf(Trainer::Create(listened, Sgd({.learning_rate = 0.1}), LossOf(listened), {.global_batch = 24}));
+      Trainer::Create(listened, Sgd({.learning_rate = 0.1}), LossOf(listened), {.global_batch = 24}).value();
   const Batch batch = BatchOf(24, 1);
   MustStep(trainer, batch);
 
@@ -219,9 +226,11 @@ TEST(MoeTraining, StatisticsChangeNothing) {
 TEST(MoeTraining, PlannedMemoryIsTheMeasured) {
   const MoeClassifier model = MoeClassifier::Make(Small());
   std::vector<PlanEvent> events;
-  Trainer trainer = ValueOf(Trainer::Create(
-      model, AdamW(), LossOf(model),
-      {.global_batch = 24, .micro_batch = 6, .on_plan = [&](const PlanEvent& event) { events.push_back(event); }}));
+  Trainer trainer =
+      Trainer::Create(
+          model, AdamW(), LossOf(model),
+          {.global_batch = 24, .micro_batch = 6, .on_plan = [&](const PlanEvent& event) { events.push_back(event); }})
+          .value();
   MustStep(trainer, BatchOf(24, 1));
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].predicted_bytes, events[0].measured_bytes);
@@ -229,8 +238,7 @@ TEST(MoeTraining, PlannedMemoryIsTheMeasured) {
 
 TEST(MoeTraining, FitsABatch) {
   const MoeClassifier model = MoeClassifier::Make({.hidden = 16, .ffn = 16, .experts = 4, .balance_loss = 0.01});
-  Trainer trainer =
-      ValueOf(Trainer::Create(model, AdamW({.learning_rate = 1e-2}), LossOf(model), {.global_batch = 60}));
+  Trainer trainer = Trainer::Create(model, AdamW({.learning_rate = 1e-2}), LossOf(model), {.global_batch = 60}).value();
   const Batch batch = ClassificationBatch(60, 1);
   double loss = 0;
   for (int step = 0; step < 300; ++step) loss = MustStep(trainer, batch).loss;
