@@ -153,19 +153,20 @@ Moe::Moe(const MoeOptions& options, Weights weights)
   if (options.bias_update_rate > 0) weights_.bias = AddParameter("router.bias", std::move(weights.bias));
   SetGemm(weights_.fc1.shape()[1], weights_.fc1.shape()[2]);
   const auto after_step = [last = last_, bias = weights_.bias, experts = options.experts,
-                           rate = options.bias_update_rate](absl::Span<const double> values,
-                                                            bool updated) -> absl::Status {
+                           rate = options.bias_update_rate, moved = std::vector<float>()](
+                              absl::Span<const double> values, bool updated) mutable -> absl::Status {
     last->assign(values.begin(), values.end());
     if (bias.node() == nullptr || !updated) return absl::OkStatus();
     const absl::Span<const double> counts = values.subspan(0, static_cast<size_t>(experts));
     double mean = 0;
     for (const double count : counts) mean += count / static_cast<double>(experts);
-    GM_ASSIGN_OR_RETURN(std::vector<float> moved, bias.ToVector<float>());
+    GM_ASSIGN_OR_RETURN(Tensor value, bias.Value());
+    moved.resize(counts.size());
+    GM_RETURN_IF_ERROR(CopyToHost(value.data(), moved.data(), value.spec().bytes(), value.device()));
     for (size_t e = 0; e < counts.size(); ++e) {
       const double sign = counts[e] > mean ? -1 : counts[e] < mean ? 1 : 0;
       moved[e] = static_cast<float>(moved[e] + sign * rate);
     }
-    GM_ASSIGN_OR_RETURN(Tensor value, bias.Value());
     GM_RETURN_IF_ERROR(CopyFromHost(moved.data(), value.data(), value.spec().bytes(), value.device()));
     value.buffer()->MarkWritten();
     return absl::OkStatus();

@@ -328,11 +328,12 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   return report;
 }
 
-absl::Status Trainer::TellStepSums(bool updated) const {
+absl::Status Trainer::TellStepSums(bool updated) {
   for (size_t i = 0; i < trained_.sums.size(); ++i) {
-    const Var& sum = totals_[2 + trained_.parameters.size() + i];
-    GM_ASSIGN_OR_RETURN(const std::vector<double> values, sum.ToVector<double>());
-    GM_RETURN_IF_ERROR(trained_.sums[i]->after_step(values, updated));
+    GM_ASSIGN_OR_RETURN(const Tensor sum, totals_[2 + trained_.parameters.size() + i].Value());
+    sum_values_.resize(static_cast<size_t>(sum.spec().num_elements()));
+    GM_RETURN_IF_ERROR(CopyToHost(sum.data(), sum_values_.data(), sum.spec().bytes(), sum.device()));
+    GM_RETURN_IF_ERROR(trained_.sums[i]->after_step(sum_values_, updated));
   }
   return absl::OkStatus();
 }

@@ -126,7 +126,7 @@ class Trainer {
   absl::Status AddAll(const Batch& batch, Pass pass, bool eagerly, Caller caller);
   absl::Status AddReplayed(const Batch& batch, int64_t start, int64_t stop, Pass pass, Caller caller);
   absl::Status AddEagerly(const Batch& batch, int64_t start, int64_t stop, Pass pass, Caller caller);
-  absl::Status TellStepSums(bool updated) const;
+  absl::Status TellStepSums(bool updated);
   absl::StatusOr<double> GradientNorm(Caller caller);
   absl::Status MakeTotals();
 
@@ -156,8 +156,9 @@ class Trainer {
   Device device_;
   int64_t steps_ = 0;
 
-  std::vector<Var> totals_;  // TotalSpecs: what the present step has added up
-  std::vector<Var> global_;  // GlobalSpecs: of a step in parts
+  std::vector<Var> totals_;         // TotalSpecs: what the present step has added up
+  std::vector<Var> global_;         // GlobalSpecs: of a step in parts
+  std::vector<double> sum_values_;  // of one StepSum
   // Of replayed steps.
   std::vector<Tensor> total_tensors_;
   std::vector<Tensor> global_tensors_;
