@@ -42,8 +42,8 @@ float DecayOf(const std::string& name, float weight_decay, const std::vector<Par
 }
 
 nlohmann::json Dump(const Workload& workload, const std::string& directory) {
-  const AdamWOptions adamw = AdamWOf(workload);
-  const SgdOptions sgd = SgdOf(workload);
+  const AdamWOptions adamw = AdamWSettings();
+  const SgdOptions sgd = SgdSettings();
   const Training training(workload);
   nlohmann::json parameters = nlohmann::json::array();
   for (const auto& [name, value] : training.model().named_parameters()) {
@@ -61,9 +61,9 @@ nlohmann::json Dump(const Workload& workload, const std::string& directory) {
                  {"betas", {adamw.beta1, adamw.beta2}},
                  {"epsilon", adamw.epsilon}};
   }
-  const nlohmann::json description = {{"name", workload.name()},  {"sizes", workload.sizes},
-                                      {"batch", workload.batch},  {"threads", workload.thread_count()},
-                                      {"parameters", parameters}, {"optimizer", optimizer}};
+  nlohmann::json description = {{"name", workload.name()},  {"sizes", workload.sizes},
+                                {"batch", workload.batch},  {"threads", workload.thread_count()},
+                                {"parameters", parameters}, {"optimizer", optimizer}};
   std::ofstream file(directory + "/workload.json");
   file << description.dump(1) << "\n";
   if (!file.flush()) Fail(absl::StrCat("cannot write ", directory, "/workload.json"));

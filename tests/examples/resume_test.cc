@@ -43,8 +43,9 @@ std::string LineWith(const std::string& text, const std::string& part) {
 }
 
 TEST_F(ResumeTest, CtrlCSavesAndSaysHowToGoOn) {
+  // In the foreground: else timeout signals its process group as well, and the second signal ends the program at once.
   const Finished run = Train("--hidden 16 --epochs 1000000 --save " + Path("run") + " --metrics " + Path("log"),
-                             "timeout --preserve-status -s INT 3");
+                             "timeout --foreground --preserve-status -s INT 3");
   EXPECT_EQ(run.exit_code, 130) << run.errors;
   EXPECT_THAT(run.errors, HasSubstr("train_mlp --resume " + Path("run")));
   const std::vector<nlohmann::json> steps = ReadMetrics(Path("log")).steps;
