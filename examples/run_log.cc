@@ -93,6 +93,7 @@ absl::Status RunLog::Plan(const PlanEvent& event) {
 absl::Status RunLog::Experts(const std::vector<MoeStatistics>& layers, int64_t step) {
   nlohmann::json line = {{"event", "experts"}, {"step", step}};
   for (const MoeStatistics& layer : layers) {
+    line["tokens"].push_back(layer.tokens);
     line["tokens_per_expert"].push_back(layer.tokens_per_expert);
     line["kept_per_expert"].push_back(layer.kept_per_expert);
     line["max_violation"].push_back(layer.max_violation);

@@ -182,7 +182,8 @@ struct Moe::Tokens {
   Var x;
   int64_t count = 0;
   Var mask;    // u8 [tokens], or empty
-  Var column;  // the mask as f32 (f64) [tokens, 1], or empty
+  Var keep;    // the same [tokens, 1]
+  Var column;  // and as f32 (f64)
 };
 
 struct Moe::Choices {
@@ -195,14 +196,15 @@ struct Moe::Choices {
 Moe::Choices Moe::Route(const Tokens& tokens) const {
   const LayerScope scope("router");
   const PrecisionScope wide(Precision::kF32);
-  const ReduceOptions along{{-1}, /*keepdims=*/true};
+  // Where a bias chooses experts whose scores are all 0, their weights are 0 too.
+  const auto normalized = [](const Var& x) { return x / (Sum(x, {{-1}, /*keepdims=*/true}) + 1e-20); };
   Choices choices;
   const DType dtype = Wide(weights_.router.dtype());
   choices.logits = MatMul(As(tokens.x, dtype), As(weights_.router, dtype), {.trans_b = true});
   Var scores;
   if (options_.routing == Routing::kSigmoid) {
     scores = Sigmoid(choices.logits);
-    choices.probabilities = scores / Sum(scores, along);
+    choices.probabilities = normalized(scores);
   } else {
     choices.probabilities = Softmax(choices.logits);
     scores = options_.routing == Routing::kTopKSoftmax ? choices.logits : choices.probabilities;
@@ -220,7 +222,7 @@ Moe::Choices Moe::Route(const Tokens& tokens) const {
       break;
     case Routing::kSoftmaxRenormalized:
     case Routing::kSigmoid:
-      choices.weights = chosen / Sum(chosen, along);
+      choices.weights = normalized(chosen);
       break;
   }
   choices.rows = AssignRows(index, options_.experts,
@@ -284,9 +286,11 @@ Var Moe::Experts(const Tokens& tokens, const Choices& choices) const {
   return CombineRows(fc("fc2", inner, weights_.fc2), to.row, choices.weights);
 }
 
-Var Moe::Shared(const Var& x) const {
+Var Moe::Shared(const Tokens& tokens) const {
   const LayerScope scope("shared");
-  return MatMul(Activated(MatMul(x, weights_.shared_fc1, {.trans_b = true})), weights_.shared_fc2, {.trans_b = true});
+  const auto fc = [](const Var& x, const Var& weight) { return MatMul(x, weight, {.trans_b = true}); };
+  const Var y = fc(Activated(fc(tokens.x, weights_.shared_fc1)), weights_.shared_fc2);
+  return tokens.keep.node() == nullptr ? y : Where(tokens.keep, y, 0.0);
 }
 
 Var Moe::operator()(Located x, const Var& mask) const {
@@ -313,13 +317,14 @@ Var Moe::operator()(Located x, const Var& mask) const {
                                   Spec{leading, DType::kU8}.ToString(), ", 0 where a token is padding"));
     }
     tokens.mask = Reshape(mask, {tokens.count});
-    const Var kept = Cast(NotEqual(tokens.mask, 0.0), Wide(weights_.router.dtype()));
-    tokens.column = Reshape(kept, {tokens.count, 1});
+    tokens.keep = Reshape(mask, {tokens.count, 1});
+    tokens.column = Cast(NotEqual(tokens.keep, 0.0), Wide(weights_.router.dtype()));
+    tokens.x = Where(tokens.keep, tokens.x, 0.0);  // whatever padding holds, be it NaN
   }
   const Choices choices = Route(tokens);
   Tell(tokens, choices);
   Var y = Experts(tokens, choices);
-  if (options_.shared_experts > 0) y = y + Shared(tokens.x);
+  if (options_.shared_experts > 0) y = y + Shared(tokens);
   return Reshape(y, shape);
 }
 

@@ -77,7 +77,8 @@ class Moe : public Module {
  public:
   static absl::StatusOr<Moe> Create(const MoeOptions& options, const InitOptions& init = {});
 
-  // `mask` u8 of x's leading dimensions: tokens with 0 are padding, which no expert computes and nothing counts.
+  // `mask` u8 of x's leading dimensions: tokens with 0 are padding, which no expert computes and nothing counts; of them
+  // the output is 0.
   Var operator()(Located x, const Var& mask = {}) const;
 
   const MoeOptions& options() const { return options_; }
@@ -96,7 +97,7 @@ class Moe : public Module {
   void Tell(const Tokens& tokens, const Choices& choices) const;
   Var Activated(const Var& x) const;
   Var Experts(const Tokens& tokens, const Choices& choices) const;
-  Var Shared(const Var& x) const;
+  Var Shared(const Tokens& tokens) const;
 
   MoeOptions options_;
   Weights weights_;

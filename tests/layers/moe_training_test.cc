@@ -1,4 +1,5 @@
 // The block in training: what it adds up over a global batch, however that is split, replayed or skipped.
+#include <cmath>
 #include <limits>
 #include <thread>
 
@@ -183,6 +184,38 @@ TEST(MoeTraining, ASkippedStepIsCountedAndMovesNoBias) {
   EXPECT_THAT(Read(run.model.parameter("router.bias")), ElementsAre(0, 0, 0, 0));
 }
 
+TEST(MoeTraining, ATokenThatIsNotANumberSkipsTheStep) {
+  for (const bool trace : {true, false}) {
+    const MoeClassifier model = MoeClassifier::Make(Small());
+    const std::vector<std::vector<double>> before = Snapshot(model);
+    Trainer trainer =
+        Trainer::Create(model, AdamW(), LossOf(model), {.global_batch = 24, .micro_batch = 7, .trace = trace}).value();
+    Batch batch = BatchOf(24, 1);
+    std::vector<float> x = ValueOf(batch.fields[0].values.ToVector<float>());
+    x[7] = std::numeric_limits<float>::quiet_NaN();
+    batch.fields[0].values = ValueOf(Tensor::From(x, {24, 5}));
+    EXPECT_TRUE(MustStep(trainer, batch).skipped);
+    EXPECT_EQ(Snapshot(model), before);
+    EXPECT_FALSE(MustStep(trainer, BatchOf(24, 1)).skipped);
+    EXPECT_EQ(model.moe().statistics()->tokens, 24);
+  }
+}
+
+TEST(MoeTraining, InBf16TheRouterBiasStaysF32AndIsNotTrained) {
+  const MoeClassifier model = MoeClassifier::Make(Small());
+  for (const NamedParameter& parameter : model.trainable()) EXPECT_NE(parameter.name, "moe.router.bias");
+  Trainer trainer = Trainer::Create(model, AdamW({.weight_decay = 0.1}), LossOf(model),
+                                    {.global_batch = 24, .micro_batch = 8, .precision = Precision::kBf16})
+                        .value();
+  for (int step = 1; step <= 3; ++step) MustStep(trainer, BatchOf(24, 1));
+  const Var bias = model.parameter("moe.router.bias");
+  EXPECT_EQ(bias.dtype(), DType::kF32);
+  for (const double value : Read(bias)) EXPECT_NEAR(value / 0.01, std::round(value / 0.01), 1e-4);
+  const absl::StatusOr<Moe> narrow = Moe::Create(Small(), {.dtype = DType::kBf16});
+  ASSERT_TRUE(narrow.ok()) << narrow.status();
+  EXPECT_EQ(narrow->parameter("router.bias").dtype(), DType::kF32);
+}
+
 TEST(MoeTraining, EvaluationCountsNothing) {
   Balancing run({.global_batch = 20});
   MustStep(run.trainer, run.batch);
@@ -234,6 +267,29 @@ TEST(MoeTraining, PlannedMemoryIsTheMeasured) {
   MustStep(trainer, BatchOf(24, 1));
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].predicted_bytes, events[0].measured_bytes);
+}
+
+// The least that the plan of one sample allows holds for any routing: here all tokens of a sample to one expert.
+TEST(MoeTraining, KeepsToABudgetHoweverSkewed) {
+  const Moe moe = MakeMoe({.hidden = 64, .ffn = 64, .experts = 8, .balance_loss = 0.01});
+  const LossFunction loss = [&](const Inputs& in) { return MeanSquaredError(moe(in["x"]), in["x"]); };
+  const auto bytes = [&](const Tensor& x, int64_t budget) {
+    std::vector<PlanEvent> events;
+    Trainer trainer = Trainer::Create(moe, Sgd({.learning_rate = 0}), loss,
+                                      {.global_batch = 4,
+                                       .memory_budget = MemoryBudget::Parse(std::to_string(budget)).value(),
+                                       .on_plan = [&](const PlanEvent& event) { events.push_back(event); }})
+                          .value();
+    MustStep(trainer, MakeBatch({{"x", x}}));
+    EXPECT_LE(events.at(0).measured_bytes, budget);
+    EXPECT_EQ(events.at(0).predicted_bytes, events.at(0).measured_bytes);
+    return events.at(0).measured_bytes;
+  };
+  const std::vector<double> noise = RandomDoubles(4 * 500 * 64, -1, 1, 1);
+  std::vector<double> same;
+  for (int64_t token = 0; token < 4 * 500; ++token) same.insert(same.end(), noise.begin(), noise.begin() + 64);
+  const int64_t budget = bytes(MakeTensor(noise, {4, 500, 64}), 8 << 20);
+  EXPECT_EQ(bytes(MakeTensor(same, {4, 500, 64}), 8 << 20), budget);
 }
 
 TEST(MoeTraining, FitsABatch) {

@@ -122,6 +122,25 @@ TEST(GroupedGemmMemory, DoesNotDependOnRowsOrTheirRouting) {
   }
 }
 
+TEST(GroupedGemmMemory, BeyondTwoToThe31Bytes) {
+  const int64_t size = 13000;  // three matrices of 676 MB in f32
+  const Tensor offsets = Offsets({0, 0, 2});
+  const Tensor x = Random({2, size}, DType::kF32, 1);
+  const auto at = [](const Tensor& stack, int64_t expert, int64_t row, int64_t column) -> float& {
+    return static_cast<float*>(stack.data())[(expert * size + row) * size + column];
+  };
+  const Tensor y = RunOp(op::GroupedMatMulWgrad{}, {x, x, offsets})[0];
+  EXPECT_NEAR(at(y, 2, size - 1, size - 2),
+              Doubles(x)[size - 1] * Doubles(x)[size - 2] + Doubles(x)[2 * size - 1] * Doubles(x)[2 * size - 2], 1e-6);
+  EXPECT_EQ(at(y, 0, 0, 0), 0);
+  EXPECT_EQ(at(y, 1, size - 1, size - 1), 0);
+  const Tensor weights = ValueOf(Tensor::Zeros(Spec{{3, size, size}, DType::kF32}));
+  at(weights, 2, size - 1, size - 2) = 3;
+  const size_t last = 2 * size - 1;
+  EXPECT_NEAR(Doubles(RunOp(op::GroupedMatMul{true}, {x, weights, offsets})[0])[last], 3 * Doubles(x)[last - 1], 1e-6);
+  EXPECT_NEAR(Doubles(RunOp(op::GroupedMatMul{}, {x, weights, offsets})[0])[last - 1], 3 * Doubles(x)[last], 1e-6);
+}
+
 TEST(GroupedGemmOffsets, OutsideTheRowsAreRefused) {
   const Tensor x = MakeTensor({1, 2, 3, 4}, {2, 2});
   const Tensor w = MakeTensor({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2});
