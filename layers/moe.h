@@ -77,8 +77,8 @@ class Moe : public Module {
  public:
   static absl::StatusOr<Moe> Create(const MoeOptions& options, const InitOptions& init = {});
 
-  // `mask` u8 of x's leading dimensions: tokens with 0 are padding, which no expert computes and nothing counts; of them
-  // the output is 0.
+  // `mask` u8 of x's leading dimensions: tokens with 0 are padding, which no expert computes and nothing counts; of
+  // them the output is 0.
   Var operator()(Located x, const Var& mask = {}) const;
 
   const MoeOptions& options() const { return options_; }

@@ -18,6 +18,8 @@ constexpr int64_t kLanes = 16;
 constexpr int64_t kMostRows = 64;
 // Of a matrix that is read for many tiles: with what is fetched of the next part it stays in the second cache.
 constexpr int64_t kPartFloats = 16 << 10;
+// Columns that are transposed together: whole lines of each row, few enough for the first cache.
+constexpr int64_t kTransposed = 4 * kLanes;
 
 int64_t RoundUp(int64_t size) { return (size + kLanes - 1) / kLanes * kLanes; }
 
@@ -132,9 +134,11 @@ int64_t ThinWorkspaceFloats(int64_t k) { return kMostRows * k; }
 void ThinTransposed(int64_t rows, int64_t n, int64_t k, const float* x, const float* w, float* y, float* workspace) {
   // The product is computed as w x^T.
   const int64_t width = RoundUp(rows);
-  for (int64_t i = 0; i < k; ++i) {
-    for (int64_t j = 0; j < rows; ++j) workspace[i * width + j] = x[j * k + i];
-    std::fill(workspace + i * width + rows, workspace + (i + 1) * width, 0.0f);
+  for (int64_t from = 0; from < k; from += kTransposed) {
+    const int64_t to = std::min(from + kTransposed, k);
+    for (int64_t j = 0; j < width; ++j) {
+      for (int64_t i = from; i < to; ++i) workspace[i * width + j] = j < rows ? x[j * k + i] : 0.0f;
+    }
   }
   ForTiles(n, width, [&](auto& tile, int64_t row, int64_t column) [[gnu::always_inline]] {
     using Block = std::decay_t<decltype(tile)>;
