@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 
 #include "absl/strings/str_format.h"
 #include "gemmill/runtime/execute.h"
@@ -27,7 +26,7 @@ class Planner {
  public:
   explicit Planner(const Program& program) : program_(program), block_of_(program.values.size(), -1) {}
 
-  absl::StatusOr<Plan> Run(absl::Span<const int64_t> workspace_bytes) {
+  Plan Run(absl::Span<const int64_t> workspace_bytes, bool tell_live) {
     FindLastUses();
     plan_.places.resize(program_.values.size());
     for (size_t v = 0; v < program_.values.size(); ++v) {
@@ -45,7 +44,8 @@ class Planner {
       if (block_of_[v] >= 0) plan_.places[v].offset = blocks_[static_cast<size_t>(block_of_[v])].offset;
     }
     for (size_t b : workspaces_) plan_.workspace_offsets[blocks_[b].step] = blocks_[b].offset;
-    Report();
+    CountOutside();
+    if (tell_live) TellLive();
     return std::move(plan_);
   }
 
@@ -122,26 +122,33 @@ class Planner {
     for (size_t b = 0; b < order.size(); ++b) order[b] = b;
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return blocks_[a].bytes > blocks_[b].bytes; });
-    std::vector<size_t> placed;  // by offset
+    struct Placed {
+      int64_t offset;
+      int64_t end;
+      size_t first;
+      size_t last;
+    };
+    std::vector<Placed> placed;  // by offset
+    placed.reserve(order.size());
     for (size_t b : order) {
       Block& block = blocks_[b];
       const int64_t bytes = Rounded(block.bytes);
       int64_t best = 0;
-      for (size_t other : placed) {
-        const Block& neighbour = blocks_[other];
+      for (const Placed& neighbour : placed) {
         if (neighbour.first > block.last || neighbour.last < block.first) continue;
         if (neighbour.offset - best >= bytes) break;
-        best = std::max(best, neighbour.offset + Rounded(neighbour.bytes));
+        best = std::max(best, neighbour.end);
       }
       block.offset = best;
       plan_.arena_bytes = std::max(plan_.arena_bytes, best + bytes);
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), b,
-                                     [&](size_t x, size_t y) { return blocks_[x].offset < blocks_[y].offset; }),
-                    b);
+      const Placed place{best, best + bytes, block.first, block.last};
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), place,
+                                     [](const Placed& x, const Placed& y) { return x.offset < y.offset; }),
+                    place);
     }
   }
 
-  void Report() {
+  void TellLive() {
     std::vector<int64_t> live(program_.steps.size() + 2, 0);
     for (const Block& block : blocks_) {
       live[block.first] += Rounded(block.bytes);
@@ -165,22 +172,26 @@ class Planner {
     }
     std::stable_sort(plan_.live_at_peak.begin(), plan_.live_at_peak.end(),
                      [](const Plan::Live& a, const Plan::Live& b) { return a.bytes > b.bytes; });
+  }
+
+  void CountOutside() {
     for (int number : program_.inputs) {
       plan_.input_bytes += program_.values[static_cast<size_t>(number)].spec.bytes();
     }
-    std::set<const Buffer*> seen;
-    const auto count_bound = [&](const std::vector<int>& numbers) {
-      for (int number : numbers) {
-        const Value& value = program_.values[static_cast<size_t>(number)];
-        if (value.storage != Storage::kBound || !seen.insert(value.bound.buffer().get()).second) continue;
-        plan_.bound_bytes += value.bound.buffer()->bytes();
-      }
-    };
+    std::vector<bool> named(program_.values.size(), false);
     for (const Step& step : program_.steps) {
-      count_bound(step.inputs);
-      count_bound(step.outputs);
+      for (int number : step.inputs) named[static_cast<size_t>(number)] = true;
+      for (int number : step.outputs) named[static_cast<size_t>(number)] = true;
     }
-    count_bound(program_.outputs);
+    for (int number : program_.outputs) named[static_cast<size_t>(number)] = true;
+    std::vector<const Buffer*> buffers;
+    for (size_t v = 0; v < named.size(); ++v) {
+      const Value& value = program_.values[v];
+      if (named[v] && value.storage == Storage::kBound) buffers.push_back(value.bound.buffer().get());
+    }
+    std::sort(buffers.begin(), buffers.end());
+    buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
+    for (const Buffer* const buffer : buffers) plan_.bound_bytes += buffer->bytes();
   }
 
   const Program& program_;
@@ -198,11 +209,19 @@ absl::StatusOr<Plan> MakePlan(const Program& program, absl::Span<const int64_t> 
   if (workspace_bytes.size() != program.steps.size()) {
     return InvalidArgument(workspace_bytes.size(), " workspace sizes for ", program.steps.size(), " steps");
   }
-  return Planner(program).Run(workspace_bytes);
+  return CheckedPlan(program, workspace_bytes);
+}
+
+Plan CheckedPlan(const Program& program, absl::Span<const int64_t> workspace_bytes, bool tell_live) {
+  return Planner(program).Run(workspace_bytes, tell_live);
 }
 
 absl::StatusOr<std::vector<int64_t>> WorkspaceBytes(const Program& program) {
   GM_RETURN_IF_ERROR(Check(program));
+  return CheckedWorkspaceBytes(program);
+}
+
+absl::StatusOr<std::vector<int64_t>> CheckedWorkspaceBytes(const Program& program) {
   std::vector<int64_t> bytes;
   std::vector<Spec> in, out;
   for (const Step& step : program.steps) {
@@ -216,7 +235,7 @@ absl::StatusOr<std::vector<int64_t>> WorkspaceBytes(const Program& program) {
 
 absl::StatusOr<Plan> MakePlan(const Program& program) {
   GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, WorkspaceBytes(program));
-  return MakePlan(program, workspaces);
+  return CheckedPlan(program, workspaces);
 }
 
 std::string PlanString(const Plan& plan, size_t most_rows) {

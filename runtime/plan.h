@@ -44,8 +44,13 @@ struct Plan {
 // Check where the program does not hold together.
 absl::StatusOr<Plan> MakePlan(const Program& program, absl::Span<const int64_t> workspace_bytes);
 
-// By preparing every kernel for the device of its specs.
+// By preparing every kernel for the device of its specs. The error of Check, as above.
 absl::StatusOr<std::vector<int64_t>> WorkspaceBytes(const Program& program);
+
+// The same of a Program that Check accepts, or that differs from such a one in dimensions alone (sized_program.h).
+// Without `tell_live`, live_at_peak stays empty.
+Plan CheckedPlan(const Program& program, absl::Span<const int64_t> workspace_bytes, bool tell_live = true);
+absl::StatusOr<std::vector<int64_t>> CheckedWorkspaceBytes(const Program& program);
 
 // With the workspaces of those kernels.
 absl::StatusOr<Plan> MakePlan(const Program& program);

@@ -49,11 +49,50 @@ std::string ValueDifference(int a, const Value& before, int b, const Value& now)
   return absl::StrCat("another tensor from outside, or a constant of other values, ", now.spec.ToString());
 }
 
-bool Overlap(const Tensor& a, const Tensor& b) {
-  const auto begin = [](const Tensor& tensor) { return reinterpret_cast<uintptr_t>(tensor.data()); };
-  const auto bytes = [](const Tensor& tensor) { return static_cast<uintptr_t>(tensor.spec().bytes()); };
-  return a.device() == b.device() && begin(a) < begin(b) + bytes(b) && begin(b) < begin(a) + bytes(a);
-}
+// Which of some tensors from outside overlap another: found by address.
+class Places {
+ public:
+  void Add(const Tensor& tensor, int number) {
+    all_.push_back({Memory(tensor), Begin(tensor), End(tensor), 0, number});
+  }
+  // Before Find, after the last Add.
+  void Sort() {
+    std::sort(all_.begin(), all_.end(), [](const Place& a, const Place& b) {
+      return std::pair(a.memory, a.begin) < std::pair(b.memory, b.begin);
+    });
+    for (size_t i = 0; i < all_.size(); ++i) {
+      const bool first = i == 0 || all_[i - 1].memory != all_[i].memory;
+      all_[i].end_so_far = first ? all_[i].end : std::max(all_[i].end, all_[i - 1].end_so_far);
+    }
+  }
+  // Calls found(number) for each that shares bytes with `tensor`.
+  template <typename Found>
+  void Find(const Tensor& tensor, Found found) const {
+    auto place = std::lower_bound(all_.begin(), all_.end(), std::pair(Memory(tensor), End(tensor)),
+                                  [](const Place& a, const auto& b) { return std::pair(a.memory, a.begin) < b; });
+    while (place != all_.begin()) {
+      --place;
+      if (place->memory != Memory(tensor) || place->end_so_far <= Begin(tensor)) return;
+      if (place->end > Begin(tensor)) found(place->number);
+    }
+  }
+
+ private:
+  struct Place {
+    std::pair<int, int> memory;
+    uintptr_t begin;
+    uintptr_t end;
+    uintptr_t end_so_far;  // the largest end of those that begin no later
+    int number;
+  };
+  static std::pair<int, int> Memory(const Tensor& tensor) {
+    return {static_cast<int>(tensor.device().kind), tensor.device().index};
+  }
+  static uintptr_t Begin(const Tensor& tensor) { return reinterpret_cast<uintptr_t>(tensor.data()); }
+  static uintptr_t End(const Tensor& tensor) { return Begin(tensor) + static_cast<uintptr_t>(tensor.spec().bytes()); }
+
+  std::vector<Place> all_;
+};
 
 // For each value the one whose bytes it names: through Reshapes, whose results may be their inputs' bytes.
 std::vector<int> Roots(const Program& program) {
@@ -176,14 +215,20 @@ absl::Status Check(const Program& program) {
   const std::vector<int> roots = Roots(program);
   std::vector<bool> written(program.values.size());
   for (size_t v = 0; v < written.size(); ++v) written[v] = program.values[v].storage != Storage::kTemporary;
-  std::vector<int> overwriting;  // the bound values that steps have written
+  Places outside;
+  for (size_t v = 0; v < program.values.size(); ++v) {
+    if (program.values[v].storage == Storage::kBound) outside.Add(program.values[v].bound, static_cast<int>(v));
+  }
+  outside.Sort();
+  std::vector<bool> overwriting(program.values.size(), false);  // the bound values that steps have written
   // Whether a bound value's bytes are by now those that a step wrote under another number.
   const auto is_overwritten = [&](int number) {
     const int root = roots[static_cast<size_t>(number)];
     const Value& value = program.values[static_cast<size_t>(root)];
-    return value.storage == Storage::kBound && std::any_of(overwriting.begin(), overwriting.end(), [&](int by) {
-             return by != root && Overlap(program.values[static_cast<size_t>(by)].bound, value.bound);
-           });
+    bool found = false;
+    if (value.storage != Storage::kBound) return found;
+    outside.Find(value.bound, [&](int by) { found = found || (by != root && overwriting[static_cast<size_t>(by)]); });
+    return found;
   };
   std::vector<Spec> in, out;
   for (const Step& step : program.steps) {
@@ -204,7 +249,7 @@ absl::Status Check(const Program& program) {
         return fail("value ", number, " is written twice");
       }
       written[static_cast<size_t>(number)] = true;
-      if (value.storage == Storage::kBound) overwriting.push_back(number);
+      if (value.storage == Storage::kBound) overwriting[static_cast<size_t>(number)] = true;
       if (value.storage == Storage::kInput) return fail("an input is written");
     }
   }
@@ -220,60 +265,108 @@ absl::Status Check(const Program& program) {
 }
 
 absl::Status WriteInto(Program& program, size_t output, const Tensor& destination) {
-  const int number = program.outputs[output];
-  Value& value = program.values[static_cast<size_t>(number)];
-  if (!destination.valid() || value.spec != destination.spec()) {
-    return InvalidArgument("output ", output, " is ", value.spec.ToString(), ", its destination ",
-                           destination.spec().ToString());
-  }
+  return WriteInto(program, std::vector<Destination>{{output, destination}});
+}
+
+absl::Status WriteInto(Program& program, absl::Span<const Destination> destinations) {
   const std::vector<int> roots = Roots(program);
-  const auto is_there = [&](int of) {
-    const Value& root = program.values[static_cast<size_t>(roots[static_cast<size_t>(of)])];
-    return root.storage == Storage::kBound && Overlap(root.bound, destination);
+  const auto root_of = [&](int number) -> const Value& {
+    return program.values[static_cast<size_t>(roots[static_cast<size_t>(number)])];
   };
-  if (is_there(number)) {
-    const Tensor& bound = program.values[static_cast<size_t>(roots[static_cast<size_t>(number)])].bound;
-    if (bound.data() == destination.data()) return absl::OkStatus();
-    return InvalidArgument("output ", output, " is a part of its destination");
+  // The place of an output's destination among `destinations`; -1 of those that stay where they are.
+  std::vector<int> destination_of(program.outputs.size(), -1);
+  struct State {
+    bool made = false;    // its step has been seen
+    bool direct = false;  // the step may write there itself
+    bool there = false;   // it lies there already
+    Origin origin = {};
+  };
+  std::vector<State> states(destinations.size());
+  std::vector<std::vector<int>> made_for(program.values.size());  // of each value, the destinations it goes to
+  Places places;
+  for (size_t d = 0; d < destinations.size(); ++d) {
+    const auto& [output, tensor] = destinations[d];
+    const int number = program.outputs[output];
+    const Value& value = program.values[static_cast<size_t>(number)];
+    if (!tensor.valid() || value.spec != tensor.spec()) {
+      return InvalidArgument("output ", output, " is ", value.spec.ToString(), ", its destination ",
+                             tensor.spec().ToString());
+    }
+    destination_of[output] = static_cast<int>(d);
+    states[d].direct = value.storage == Storage::kTemporary;
+    made_for[static_cast<size_t>(number)].push_back(static_cast<int>(d));
+    places.Add(tensor, static_cast<int>(d));
   }
-  for (size_t other = 0; other < program.outputs.size(); ++other) {
-    if (other == output || !is_there(program.outputs[other])) continue;
-    return InvalidArgument("output ", output, " would overwrite output ", other, ", which is read after a run");
+  places.Sort();
+  absl::Status refused;
+  const auto refuse = [&](size_t by, size_t other) {
+    refused.Update(InvalidArgument("output ", by, " would overwrite output ", other, ", which is read after a run"));
+  };
+  for (size_t d = 0; d < destinations.size(); ++d) {
+    places.Find(destinations[d].tensor, [&](int other) {
+      if (static_cast<size_t>(other) < d)
+        refuse(destinations[d].output, destinations[static_cast<size_t>(other)].output);
+    });
   }
+  for (size_t output = 0; output < program.outputs.size(); ++output) {
+    const Value& root = root_of(program.outputs[output]);
+    if (root.storage != Storage::kBound) continue;
+    places.Find(root.bound, [&](int d) {
+      const auto& [by, tensor] = destinations[static_cast<size_t>(d)];
+      if (by != output) return refuse(by, output);
+      states[static_cast<size_t>(d)].there = true;
+      if (root.bound.data() != tensor.data()) {
+        refused.Update(InvalidArgument("output ", output, " is a part of its destination"));
+      }
+    });
+  }
+  GM_RETURN_IF_ERROR(refused);
   // The step that makes it, unless a later one, or the step itself against the op's rules, reads the old bytes.
-  bool direct = value.storage == Storage::kTemporary;
-  bool made = false;
-  Origin origin;
   for (const Step& step : program.steps) {
-    const auto place = std::find(step.outputs.begin(), step.outputs.end(), number);
-    if (place != step.outputs.end()) {
-      made = true;
-      origin = step.origin;
+    for (size_t o = 0; o < step.outputs.size(); ++o) {
+      for (const int d : made_for[static_cast<size_t>(step.outputs[o])]) {
+        State& state = states[static_cast<size_t>(d)];
+        state.made = true;
+        state.origin = step.origin;
+        if (std::holds_alternative<op::Reshape>(step.op)) state.direct = false;  // an alias
+      }
     }
-    if (place != step.outputs.end() && std::holds_alternative<op::Reshape>(step.op)) direct = false;  // an alias
-    for (size_t i = 0; made && i < step.inputs.size(); ++i) {
-      if (!is_there(step.inputs[i])) continue;
-      const Value& input = program.values[static_cast<size_t>(step.inputs[i])];
-      const Value& root = program.values[static_cast<size_t>(roots[static_cast<size_t>(step.inputs[i])])];
-      const bool in_place = place != step.outputs.end() && input.spec == value.spec &&
-                            root.bound.data() == destination.data() &&
-                            MayRunInPlace(step.op, i, static_cast<size_t>(place - step.outputs.begin()));
-      direct = direct && in_place;
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      const Value& root = root_of(step.inputs[i]);
+      if (root.storage != Storage::kBound) continue;
+      places.Find(root.bound, [&](int d) {
+        State& state = states[static_cast<size_t>(d)];
+        if (!state.made) return;
+        const auto& [output, tensor] = destinations[static_cast<size_t>(d)];
+        const auto made = std::find(step.outputs.begin(), step.outputs.end(), program.outputs[output]);
+        const bool in_place = made != step.outputs.end() && root.bound.data() == tensor.data() &&
+                              program.values[static_cast<size_t>(step.inputs[i])].spec == tensor.spec() &&
+                              MayRunInPlace(step.op, i, static_cast<size_t>(made - step.outputs.begin()));
+        state.direct = state.direct && in_place;
+      });
     }
-    for (int other : step.outputs) {  // somebody else writes it too
-      direct = direct && (roots[static_cast<size_t>(other)] != other || !is_there(other));
+    for (const int other : step.outputs) {  // somebody else writes it too
+      const Value& value = program.values[static_cast<size_t>(other)];
+      if (value.storage != Storage::kBound) continue;
+      places.Find(value.bound, [&](int d) { states[static_cast<size_t>(d)].direct = false; });
     }
   }
-  if (direct && made) {
-    value.storage = Storage::kBound;
-    value.bound = destination;
-    return absl::OkStatus();
+  for (size_t d = 0; d < destinations.size(); ++d) {
+    const auto& [output, tensor] = destinations[d];
+    if (states[d].there) continue;
+    const int number = program.outputs[output];
+    Value& value = program.values[static_cast<size_t>(number)];
+    if (states[d].direct && states[d].made && value.storage == Storage::kTemporary) {
+      value.storage = Storage::kBound;
+      value.bound = tensor;
+      continue;
+    }
+    const int copy = static_cast<int>(program.values.size());
+    const Spec spec = value.spec;
+    program.values.push_back({spec, Storage::kBound, tensor});
+    program.steps.push_back({op::Cast{spec.dtype}, {number}, {copy}, states[d].origin});
+    program.outputs[output] = copy;
   }
-  const int copy = static_cast<int>(program.values.size());
-  const Spec spec = value.spec;
-  program.values.push_back({spec, Storage::kBound, destination});
-  program.steps.push_back({op::Cast{spec.dtype}, {number}, {copy}, origin});
-  program.outputs[output] = copy;
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "gemmill/runtime/kernel.h"
 #include "gemmill/runtime/op.h"
 #include "gemmill/runtime/origin.h"
@@ -70,6 +71,12 @@ absl::Status Check(const Program& program);
 // itself where nothing reads destination's old bytes later, else a copy at the end. Refused where another output lies
 // there.
 absl::Status WriteInto(Program& program, size_t output, const Tensor& destination);
+// Several outputs at once, each named once; the destinations do not overlap. On an error the program is as it was.
+struct Destination {
+  size_t output = 0;
+  Tensor tensor;
+};
+absl::Status WriteInto(Program& program, absl::Span<const Destination> destinations);
 
 // Without the Steps whose results nobody reads. Custom ops stay: they may do more than compute.
 Program WithoutUnused(const Program& program);

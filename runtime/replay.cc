@@ -46,7 +46,7 @@ absl::Status Replay::PrepareCalls() {
     workspaces.push_back(kernel->workspace_bytes);
     calls_.push_back({.kernel = *std::move(kernel), .step = calls_.size()});
   }
-  GM_ASSIGN_OR_RETURN(plan_, MakePlan(program_, workspaces));
+  plan_ = CheckedPlan(program_, workspaces);
   input_data_.resize(program_.values.size(), nullptr);
   for (size_t s = 0; s < calls_.size(); ++s) {
     Call& call = calls_[s];

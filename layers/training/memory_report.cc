@@ -128,7 +128,9 @@ absl::StatusOr<MemoryReport> MakeMemoryReport(const Module& model, const LossFun
   };
   const Stopwatch watch;
   StepMemory memory(std::move(planner));
-  MicroBatchChooser chooser(options.global_batch, [&](int64_t samples) { return memory.Predict(samples); });
+  MicroBatchChooser chooser(
+      options.global_batch, [&](int64_t samples) { return memory.Predict(samples); },
+      [&](int64_t samples) { return memory.Exactly(samples); });
   GM_ASSIGN_OR_RETURN(const MicroBatchChoice choice, chooser.Choose(usable));
   report.decide_seconds = watch.Seconds();
   report.max_micro_batch = choice.max_micro_batch;

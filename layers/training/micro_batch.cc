@@ -129,7 +129,9 @@ absl::StatusOr<Program> TraceMicroBatch(const LossFunction& loss, absl::Span<con
                       known, caller);
   };
   GM_ASSIGN_OR_RETURN(Program program, Trace(record, specs));
-  for (size_t i = 0; i < written.size(); ++i) GM_RETURN_IF_ERROR(WriteInto(program, i, written[i]));
+  std::vector<Destination> destinations;
+  for (size_t i = 0; i < written.size(); ++i) destinations.push_back({i, written[i]});
+  GM_RETURN_IF_ERROR(WriteInto(program, destinations));
   return pass.counting ? WithoutUnused(program) : std::move(program);
 }
 

@@ -18,6 +18,9 @@ namespace {
 // A seed and a step, the first sample, the gradients' norm.
 constexpr int64_t kStepInputBytes = 16 + 8 + 4;
 
+// The smaller one of the two sizes that predictions are made from: dimensions of 1 would broadcast.
+constexpr int64_t kFewSamples = 2;
+
 int64_t Sum(absl::Span<const MemoryItem> items) {
   int64_t bytes = 0;
   for (const MemoryItem& item : items) bytes += item.bytes;
@@ -48,6 +51,12 @@ std::vector<MemoryItem> LiveItems(const Plan& plan) {
                      live.bytes, live.origin.layer});
   }
   return items;
+}
+
+absl::StatusOr<Program> Recorded(const StepPrograms::OfSamples& record, int64_t samples) {
+  GM_ASSIGN_OR_RETURN(Program program, record(samples));
+  GM_RETURN_IF_ERROR(Check(program));
+  return program;
 }
 
 }  // namespace
@@ -91,7 +100,9 @@ WorkspaceModel GpuWorkspaces(int64_t gemm_bytes) {
   return [gemm_bytes](const Program& program) -> absl::StatusOr<std::vector<int64_t>> {
     std::vector<int64_t> bytes;
     for (const Step& step : program.steps) {
-      const bool gemm = std::holds_alternative<op::MatMul>(step.op) || std::holds_alternative<op::FusedMatMul>(step.op);
+      const bool gemm =
+          std::holds_alternative<op::MatMul>(step.op) || std::holds_alternative<op::FusedMatMul>(step.op) ||
+          std::holds_alternative<op::GroupedMatMul>(step.op) || std::holds_alternative<op::GroupedMatMulWgrad>(step.op);
       bytes.push_back(gemm ? gemm_bytes : 0);
     }
     return bytes;
@@ -164,40 +175,46 @@ int64_t StepMemory::ConstantBytes(const Program& program) const {
 }
 
 absl::StatusOr<StepMemory::Peak> StepMemory::At(int64_t micro_batch) {
-  Peak peak{.micro_batch = micro_batch, .lasting_bytes = Sum(options_.lasting)};
-  const auto plan_of = [&](const Program& program) -> absl::StatusOr<Plan> {
-    GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, options_.workspaces(program));
-    return MakePlan(program, workspaces);
-  };
-  const auto add = [&](const Program& program) -> absl::Status {
-    GM_ASSIGN_OR_RETURN(const Plan plan, plan_of(program));
-    if (plan.arena_bytes > peak.arena_bytes) {
-      peak.arena_bytes = plan.arena_bytes;
-      peak.live = LiveItems(plan);
-    }
-    if (options_.copies_inputs) peak.input_bytes = std::max(peak.input_bytes, plan.input_bytes);
-    peak.other_bytes = std::max(peak.other_bytes, ConstantBytes(program));
-    return absl::OkStatus();
-  };
-  GM_ASSIGN_OR_RETURN(const Program first, options_.programs.first(micro_batch));
-  GM_RETURN_IF_ERROR(add(first));
-  const double parts = static_cast<double>(options_.global_batch) / static_cast<double>(micro_batch);
-  peak.seconds = PredictSeconds(first, options_.calibration);
+  GM_ASSIGN_OR_RETURN(const Program first, Recorded(options_.programs.first, micro_batch));
+  Sources sources{.first = &first, .tell_live = true};
+  Program further, counting;
   if (micro_batch < options_.global_batch) {
-    GM_ASSIGN_OR_RETURN(const Program further, options_.programs.further(micro_batch));
-    GM_RETURN_IF_ERROR(add(further));
-    peak.seconds += (parts - 1) * PredictSeconds(further, options_.calibration);
+    GM_ASSIGN_OR_RETURN(further, Recorded(options_.programs.further, micro_batch));
+    sources.further = &further;
     if (options_.programs.counting) {
-      GM_ASSIGN_OR_RETURN(const Program counting, options_.programs.counting(micro_batch));
-      GM_RETURN_IF_ERROR(add(counting));
-      peak.seconds += parts * PredictSeconds(counting, options_.calibration);
+      GM_ASSIGN_OR_RETURN(counting, Recorded(options_.programs.counting, micro_batch));
+      sources.counting = &counting;
     }
   }
   // A loss that only training can compute (one with a Grad of its own) has no evaluation to plan for.
-  const absl::StatusOr<Program> evaluation = options_.programs.evaluation(micro_batch);
-  if (evaluation.ok()) GM_RETURN_IF_ERROR(add(*evaluation));
+  const absl::StatusOr<Program> evaluation = Recorded(options_.programs.evaluation, micro_batch);
+  if (evaluation.ok()) sources.evaluation = &*evaluation;
+  return PeakOf(micro_batch, sources);
+}
+
+absl::StatusOr<StepMemory::Peak> StepMemory::PeakOf(int64_t micro_batch, const Sources& sources) {
+  Peak peak{.micro_batch = micro_batch, .lasting_bytes = Sum(options_.lasting)};
+  const auto plan_of = [&](const Program& program) -> absl::StatusOr<Plan> {
+    GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, options_.workspaces(program));
+    return CheckedPlan(program, workspaces, sources.tell_live);
+  };
+  for (const Program* const program : {sources.first, sources.further, sources.counting, sources.evaluation}) {
+    if (program == nullptr) continue;
+    GM_ASSIGN_OR_RETURN(const Plan plan, plan_of(*program));
+    if (plan.arena_bytes > peak.arena_bytes) {
+      peak.arena_bytes = plan.arena_bytes;
+      if (sources.tell_live) peak.live = LiveItems(plan);
+    }
+    if (options_.copies_inputs) peak.input_bytes = std::max(peak.input_bytes, plan.input_bytes);
+    peak.other_bytes = std::max(peak.other_bytes, ConstantBytes(*program));
+  }
+  const double parts = static_cast<double>(options_.global_batch) / static_cast<double>(micro_batch);
+  peak.seconds = PredictSeconds(*sources.first, options_.calibration);
+  if (sources.further != nullptr) peak.seconds += (parts - 1) * PredictSeconds(*sources.further, options_.calibration);
+  if (sources.counting != nullptr) peak.seconds += parts * PredictSeconds(*sources.counting, options_.calibration);
   if (norm_arena_bytes_ < 0) {
     GM_ASSIGN_OR_RETURN(const Program norm, options_.programs.norm());
+    GM_RETURN_IF_ERROR(Check(norm));
     GM_ASSIGN_OR_RETURN(const Plan plan, plan_of(norm));
     norm_arena_bytes_ = plan.arena_bytes;
   }
@@ -205,14 +222,57 @@ absl::StatusOr<StepMemory::Peak> StepMemory::At(int64_t micro_batch) {
   return peak;
 }
 
+absl::StatusOr<StepPrediction> StepMemory::Exactly(int64_t micro_batch) {
+  // As it is recorded anyway.
+  if (sized_.has_value() && (micro_batch == kFewSamples || micro_batch == options_.global_batch)) {
+    return Predict(micro_batch);
+  }
+  GM_ASSIGN_OR_RETURN(const Peak peak, At(micro_batch));
+  arena_bytes_[micro_batch] = peak.arena_bytes;
+  return StepPrediction{peak.bytes(), peak.seconds};
+}
+
 absl::StatusOr<int64_t> StepMemory::ArenaBytes(int64_t micro_batch) {
-  if (arena_bytes_.count(micro_batch) == 0) GM_RETURN_IF_ERROR(Predict(micro_batch).status());
+  if (arena_bytes_.count(micro_batch) == 0) GM_RETURN_IF_ERROR(Exactly(micro_batch).status());
   return arena_bytes_[micro_batch];
 }
 
+absl::StatusOr<std::optional<SizedProgram>> StepMemory::SizedOf(const StepPrograms::OfSamples& program) const {
+  GM_ASSIGN_OR_RETURN(Program most, Recorded(program, options_.global_batch));
+  GM_ASSIGN_OR_RETURN(const Program few, Recorded(program, kFewSamples));
+  return SizedProgram::Between(std::move(most), options_.global_batch, few, kFewSamples);
+}
+
+absl::StatusOr<std::optional<StepMemory::Sized>> StepMemory::MakeSized() const {
+  GM_ASSIGN_OR_RETURN(std::optional<SizedProgram> first, SizedOf(options_.programs.first));
+  GM_ASSIGN_OR_RETURN(std::optional<SizedProgram> further, SizedOf(options_.programs.further));
+  if (!first.has_value() || !further.has_value()) return std::nullopt;
+  Sized sized{*std::move(first), *std::move(further), std::nullopt, std::nullopt};
+  if (options_.programs.counting) {
+    GM_ASSIGN_OR_RETURN(sized.counting, SizedOf(options_.programs.counting));
+    if (!sized.counting.has_value()) return std::nullopt;
+  }
+  absl::StatusOr<std::optional<SizedProgram>> evaluation = SizedOf(options_.programs.evaluation);
+  if (evaluation.ok() && !evaluation->has_value()) return std::nullopt;
+  if (evaluation.ok()) sized.evaluation = **std::move(evaluation);
+  return sized;
+}
+
 absl::StatusOr<StepPrediction> StepMemory::Predict(int64_t micro_batch) {
-  GM_ASSIGN_OR_RETURN(const Peak peak, At(micro_batch));
-  arena_bytes_[micro_batch] = peak.arena_bytes;
+  constexpr int64_t kFewSizes = 8;  // of so few samples all sizes are recorded
+  if (options_.global_batch < kFewSizes) return Exactly(micro_batch);
+  if (!std::exchange(sized_made_, true)) {
+    GM_ASSIGN_OR_RETURN(sized_, MakeSized());
+  }
+  if (!sized_.has_value()) return Exactly(micro_batch);
+  Sources sources{.first = &sized_->first.For(micro_batch)};
+  if (micro_batch < options_.global_batch) {
+    sources.further = &sized_->further.For(micro_batch);
+    if (sized_->counting.has_value()) sources.counting = &sized_->counting->For(micro_batch);
+  }
+  if (sized_->evaluation.has_value()) sources.evaluation = &sized_->evaluation->For(micro_batch);
+  GM_ASSIGN_OR_RETURN(const Peak peak, PeakOf(micro_batch, sources));
+  arena_bytes_.emplace(micro_batch, peak.arena_bytes);
   return StepPrediction{peak.bytes(), peak.seconds};
 }
 

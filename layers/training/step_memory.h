@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "gemmill/runtime/program.h"
 #include "gemmill/runtime/schedule/calibration.h"
 #include "gemmill/runtime/schedule/micro_batch_choice.h"
+#include "gemmill/runtime/sized_program.h"
 
 namespace gemmill {
 
@@ -60,7 +62,7 @@ struct StepMemoryOptions {
   std::vector<MemoryItem> lasting;
   std::vector<NamedParameter> parameters;  // to tell constants from
   std::vector<Tensor> totals;              // global sums too
-  WorkspaceModel workspaces = WorkspaceBytes;
+  WorkspaceModel workspaces = CheckedWorkspaceBytes;
   bool copies_inputs = false;  // a device of its own, which gets each micro-batch's inputs
   Calibration calibration;
   int64_t global_batch = 0;
@@ -96,21 +98,45 @@ class StepMemory {
 
     int64_t bytes() const { return lasting_bytes + other_bytes + input_bytes + arena_bytes; }
   };
+  // By recording the steps.
   absl::StatusOr<Peak> At(int64_t micro_batch);
-  absl::StatusOr<StepPrediction> Predict(int64_t micro_batch);
+  absl::StatusOr<StepPrediction> Exactly(int64_t micro_batch);
   absl::StatusOr<int64_t> ArenaBytes(int64_t micro_batch);
+  // From recordings for two samples and for the global batch, where these differ in dimensions alone; else by
+  // recording. It errs where a model does another thing only for sizes between, so what is used of it is to be
+  // confirmed (Exactly).
+  absl::StatusOr<StepPrediction> Predict(int64_t micro_batch);
 
   // All of what is live at the peak, largest first; parameters that training reserves are in it.
   std::vector<MemoryItem> LiveAtPeak(const Peak& peak) const;
   const StepMemoryOptions& options() const { return options_; }
 
  private:
+  // Of a step's programs for one size; null where there is none.
+  struct Sources {
+    const Program* first = nullptr;
+    const Program* further = nullptr;
+    const Program* counting = nullptr;
+    const Program* evaluation = nullptr;
+    bool tell_live = false;  // fill in Peak::live
+  };
+  struct Sized {
+    SizedProgram first;
+    SizedProgram further;
+    std::optional<SizedProgram> counting;
+    std::optional<SizedProgram> evaluation;
+  };
+  absl::StatusOr<Peak> PeakOf(int64_t micro_batch, const Sources& sources);
+  absl::StatusOr<std::optional<Sized>> MakeSized() const;
+  absl::StatusOr<std::optional<SizedProgram>> SizedOf(const StepPrograms::OfSamples& program) const;
   int64_t ConstantBytes(const Program& program) const;
 
   StepMemoryOptions options_;
   std::unordered_set<const Buffer*> known_;  // parameters and totals
   int64_t norm_arena_bytes_ = -1;            // once it is planned: it is the same for every size
   std::map<int64_t, int64_t> arena_bytes_;   // of sizes that were asked for
+  bool sized_made_ = false;
+  std::optional<Sized> sized_;
 };
 
 // A table of the largest.

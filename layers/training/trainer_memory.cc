@@ -68,13 +68,14 @@ absl::Status Trainer::MakePlanner(absl::Span<const Field> fields, Caller caller)
   for (const MemoryItem& item : options.lasting) parameter_bytes += item.role == "parameter" ? item.bytes : 0;
   const auto memory = std::make_shared<StepMemory>(std::move(options));
   if (arena_ == nullptr) arena_ = std::make_shared<Arena>(device_);
-  BatchScheduler scheduler(
-      MicroBatchChooser(MostSamples(), [memory](int64_t samples) { return memory->Predict(samples); }),
-      {.fixed = options_.micro_batch.automatic ? 0 : options_.micro_batch.samples,
-       .refuse = options_.memory_budget.stated(),
-       .find_most = options_.on_plan != nullptr,
-       .resumed = std::min(resumed_micro_batch_, MostSamples()),
-       .tune = options_.tune_micro_batch});
+  BatchScheduler scheduler(MicroBatchChooser(
+                               MostSamples(), [memory](int64_t samples) { return memory->Predict(samples); },
+                               [memory](int64_t samples) { return memory->Exactly(samples); }),
+                           {.fixed = options_.micro_batch.automatic ? 0 : options_.micro_batch.samples,
+                            .refuse = options_.memory_budget.stated(),
+                            .find_most = options_.on_plan != nullptr,
+                            .resumed = std::min(resumed_micro_batch_, MostSamples()),
+                            .tune = options_.tune_micro_batch});
   planned_ = std::make_shared<Planned>(Planned{.memory = memory,
                                                .scheduler = std::move(scheduler),
                                                .evaluation = RecordedSums(sums, arena_, /*grow=*/false),

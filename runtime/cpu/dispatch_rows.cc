@@ -79,8 +79,8 @@ C Dot(const T* a, const T* b, int64_t n) {
 
 }  // namespace
 
-absl::StatusOr<Kernel> Prepare(const op::DispatchRows& op, Specs in, Specs) {
-  const Sizes sizes = SizesOf(in[1], in[0], op.rows, in.size() > 2);
+absl::StatusOr<Kernel> Prepare(const op::DispatchRows&, Specs in, Specs out) {
+  const Sizes sizes = SizesOf(in[1], in[0], out[0].shape[0], in.size() > 2);
   return DispatchFloating(in[0].dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     using C = ComputeType<T>;

@@ -10,8 +10,10 @@ namespace {
 // Who makes and who reads each value.
 class Uses {
  public:
-  explicit Uses(const Program& program) : program_(program), readers_(program.values.size()) {
+  explicit Uses(const Program& program)
+      : program_(program), readers_(program.values.size()), ready_(program.values.size(), 0) {
     for (size_t s = 0; s < program.steps.size(); ++s) {
+      for (int number : program.steps[s].outputs) ready_[static_cast<size_t>(number)] = s + 1;
       for (int number : program.steps[s].inputs) readers_[static_cast<size_t>(number)].push_back(s);
     }
     // The end reads what is read after a run.
@@ -29,13 +31,7 @@ class Uses {
     return all[0];
   }
   // Whether the value is there before step s.
-  bool IsReadyAt(int number, size_t s) const {
-    for (size_t earlier = s; earlier < program_.steps.size(); ++earlier) {
-      const std::vector<int>& outputs = program_.steps[earlier].outputs;
-      if (std::find(outputs.begin(), outputs.end(), number) != outputs.end()) return false;
-    }
-    return true;
-  }
+  bool IsReadyAt(int number, size_t s) const { return ready_[static_cast<size_t>(number)] <= s; }
   // Whether a step in [first, last] writes a tensor from outside: what is read there must not be read earlier.
   bool WritesOutside(size_t first, size_t last) const {
     for (size_t s = first; s <= last; ++s) {
@@ -49,6 +45,7 @@ class Uses {
  private:
   const Program& program_;
   std::vector<std::vector<size_t>> readers_;
+  std::vector<size_t> ready_;  // the step from which on each value is there
 };
 
 Program Without(const Program& program, const std::vector<bool>& removed) {

@@ -24,7 +24,7 @@ BatchScheduler::BatchScheduler(MicroBatchChooser chooser, const BatchSchedulerOp
     : chooser_(std::move(chooser)), options_(options) {}
 
 absl::StatusOr<std::optional<BatchDecision>> BatchScheduler::Take(int64_t micro_batch, std::string reason) {
-  GM_ASSIGN_OR_RETURN(const StepPrediction prediction, chooser_.At(micro_batch));
+  GM_ASSIGN_OR_RETURN(const StepPrediction prediction, chooser_.Exactly(micro_batch));
   current_.micro_batch = micro_batch;
   current_.predicted_bytes = prediction.bytes;
   current_.reason = std::move(reason);
@@ -41,7 +41,7 @@ absl::StatusOr<std::optional<BatchDecision>> BatchScheduler::First(int64_t budge
   }
   current_.max_micro_batch = choice.max_micro_batch;
   if (fixed) {
-    GM_ASSIGN_OR_RETURN(const StepPrediction prediction, chooser_.At(options_.fixed));
+    GM_ASSIGN_OR_RETURN(const StepPrediction prediction, chooser_.Exactly(options_.fixed));
     if (options_.refuse && prediction.bytes > budget_bytes) {
       GM_ASSIGN_OR_RETURN(choice, chooser_.Choose(usable));
       return absl::ResourceExhaustedError(absl::StrCat(
@@ -53,13 +53,13 @@ absl::StatusOr<std::optional<BatchDecision>> BatchScheduler::First(int64_t budge
     return Take(options_.fixed, "as asked for");
   }
   if (choice.micro_batch == 0) {
-    GM_ASSIGN_OR_RETURN(const StepPrediction one, chooser_.At(1));
+    GM_ASSIGN_OR_RETURN(const StepPrediction one, chooser_.Exactly(1));
     return absl::ResourceExhaustedError(absl::StrCat("not even a micro-batch of one sample fits into memory: it needs ",
                                                      one.bytes, " bytes, and of the budget of ", budget_bytes,
                                                      " there are ", usable, " beside the reserve"));
   }
   if (options_.resumed > 0) {
-    GM_ASSIGN_OR_RETURN(const StepPrediction resumed, chooser_.At(options_.resumed));
+    GM_ASSIGN_OR_RETURN(const StepPrediction resumed, chooser_.Exactly(options_.resumed));
     if (resumed.bytes <= budget_bytes) return Take(options_.resumed, "as in the run that is resumed");
   }
   if (options_.tune) {

@@ -26,8 +26,8 @@ std::vector<int64_t> MicroBatchLadder(int64_t global_batch) {
   return {sizes.begin(), sizes.end()};
 }
 
-MicroBatchChooser::MicroBatchChooser(int64_t global_batch, Predict predict)
-    : ladder_(MicroBatchLadder(global_batch)), predict_(std::move(predict)) {}
+MicroBatchChooser::MicroBatchChooser(int64_t global_batch, Predict predict, Predict exact)
+    : ladder_(MicroBatchLadder(global_batch)), predict_(std::move(predict)), exact_(std::move(exact)) {}
 
 absl::StatusOr<StepPrediction> MicroBatchChooser::At(int64_t micro_batch) {
   const auto found = known_.find(micro_batch);
@@ -37,8 +37,37 @@ absl::StatusOr<StepPrediction> MicroBatchChooser::At(int64_t micro_batch) {
   return prediction;
 }
 
+absl::StatusOr<StepPrediction> MicroBatchChooser::Exactly(int64_t micro_batch) {
+  if (exact_ == nullptr) return At(micro_batch);
+  auto found = exactly_known_.find(micro_batch);
+  if (found == exactly_known_.end()) {
+    GM_ASSIGN_OR_RETURN(const StepPrediction prediction, exact_(micro_batch));
+    found = exactly_known_.emplace(micro_batch, prediction).first;
+  }
+  const StepPrediction exact = found->second;
+  const auto predicted = known_.find(micro_batch);
+  if (predicted != known_.end() && predicted->second.bytes != exact.bytes) {
+    predict_ = std::exchange(exact_, nullptr);
+    known_ = std::exchange(exactly_known_, {});
+  }
+  return exact;
+}
+
 absl::StatusOr<MicroBatchChoice> MicroBatchChooser::Choose(int64_t usable_bytes, int64_t most) {
   if (asked_ == std::pair(usable_bytes, most)) return answer_;
+  while (true) {
+    const bool is_exact = exact_ == nullptr;
+    GM_ASSIGN_OR_RETURN(answer_, ChooseByPrediction(usable_bytes, most));
+    for (const int64_t size : {answer_.micro_batch, answer_.max_micro_batch}) {
+      if (size > 0) GM_RETURN_IF_ERROR(Exactly(size).status());
+    }
+    if (is_exact || exact_ != nullptr) break;
+  }
+  asked_ = {usable_bytes, most};
+  return answer_;
+}
+
+absl::StatusOr<MicroBatchChoice> MicroBatchChooser::ChooseByPrediction(int64_t usable_bytes, int64_t most) {
   MicroBatchChoice choice;
   double best = 0;
   std::vector<std::pair<int64_t, StepPrediction>> fitting;
@@ -55,8 +84,6 @@ absl::StatusOr<MicroBatchChoice> MicroBatchChooser::Choose(int64_t usable_bytes,
     choice.micro_batch = size;
     choice.predicted_bytes = prediction.bytes;
   }
-  asked_ = {usable_bytes, most};
-  answer_ = choice;
   return choice;
 }
 

@@ -33,10 +33,13 @@ class MicroBatchChooser {
   // Asked once for each size.
   using Predict = std::function<absl::StatusOr<StepPrediction>(int64_t micro_batch)>;
 
-  MicroBatchChooser(int64_t global_batch, Predict predict);
+  // `exact` is asked for what is chosen and for the largest that fits, where `predict`, for all of the ladder, is a
+  // faster way that could err; as soon as it is found to, `exact` takes its place.
+  MicroBatchChooser(int64_t global_batch, Predict predict, Predict exact = nullptr);
 
   const std::vector<int64_t>& ladder() const { return ladder_; }
   absl::StatusOr<StepPrediction> At(int64_t micro_batch);
+  absl::StatusOr<StepPrediction> Exactly(int64_t micro_batch);
 
   // With sizes up to `most`; micro_batch is 0 where none fits into `usable_bytes`.
   absl::StatusOr<MicroBatchChoice> Choose(int64_t usable_bytes, int64_t most = INT64_MAX);
@@ -44,9 +47,13 @@ class MicroBatchChooser {
   int64_t Below(int64_t micro_batch) const;
 
  private:
+  absl::StatusOr<MicroBatchChoice> ChooseByPrediction(int64_t usable_bytes, int64_t most);
+
   std::vector<int64_t> ladder_;
   Predict predict_;
+  Predict exact_;  // empty: what `predict_` says is exact
   std::map<int64_t, StepPrediction> known_;
+  std::map<int64_t, StepPrediction> exactly_known_;
   // The last answer: budgets seldom change.
   std::pair<int64_t, int64_t> asked_ = {-1, -1};
   MicroBatchChoice answer_;

@@ -88,6 +88,43 @@ TEST(MemoryPlan, TheLargestThatFitsIsTheEdgeOfTheLadder) {
   }
 }
 
+TEST(MemoryPlan, AModelThatNeedsMoreForSmallSizesIsPlannedExactly) {
+  const Mlp model = Classifier();
+  const LossFunction loss = [&](const Inputs& in) {
+    const Var x = in["x"];
+    const Var logits = model(x);
+    if (x.shape()[0] > 20) return CrossEntropy(logits, in["label"]);
+    const Var wide = Tanh(BroadcastTo(Reshape(logits, {-1, 3, 1}), {x.shape()[0], 3, 2000}));
+    return CrossEntropy(logits + Mean(wide, {.axes = {2}}), in["label"]);
+  };
+  for (const int64_t budget : {int64_t{1} << 30, int64_t{300} << 10, int64_t{150} << 10}) {
+    SCOPED_TRACE(budget);
+    const auto report = [&](int64_t micro_batch) {
+      return MakeMemoryReport(model, loss, AdamW(), {{"x", {{1, 5}}}, {"label", {{1}, DType::kI64}}},
+                              {.global_batch = 64, .micro_batch = micro_batch, .budget_bytes = budget})
+          .value();
+    };
+    const MemoryReport chosen = report(0);
+    int64_t most = 0;
+    for (const int64_t size : MicroBatchLadder(64)) {
+      if (report(size).predicted_bytes > budget - MemoryReserve(budget)) break;
+      most = size;
+    }
+    EXPECT_EQ(chosen.max_micro_batch, most);
+    EXPECT_EQ(chosen.predicted_bytes, report(chosen.micro_batch).predicted_bytes);
+    std::vector<PlanEvent> events;
+    Trainer trainer = Trainer::Create(model, AdamW(), loss,
+                                      {.global_batch = 64,
+                                       .micro_batch = MicroBatch::Auto(),
+                                       .memory_budget = MemoryBudget::Parse(absl::StrCat(budget, "B")).value(),
+                                       .on_plan = [&](const PlanEvent& event) { events.push_back(event); }})
+                          .value();
+    MustStep(trainer, ClassificationBatch(64, 1));
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_EQ(events[0].predicted_bytes, events[0].measured_bytes);
+  }
+}
+
 // Three epochs of steps of one model, in whatever micro-batches.
 struct Training {
   std::vector<double> losses;

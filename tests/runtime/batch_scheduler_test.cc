@@ -52,6 +52,23 @@ std::optional<BatchDecision> Next(BatchScheduler& scheduler, int64_t budget) {
   return decision.ok() ? *decision : std::nullopt;
 }
 
+// Of sizes of 16 and more the quick way is right.
+TEST(MicroBatchChooser, WhatAQuickPredictionGetsWrongIsFoundBeforeItIsChosen) {
+  std::vector<int64_t> asked;
+  const auto exact = [&](int64_t size) -> absl::StatusOr<StepPrediction> {
+    asked.push_back(size);
+    return StepPrediction{size < 16 ? 100 * size : 10 * size, 1.0};
+  };
+  const auto quick = [](int64_t size) -> absl::StatusOr<StepPrediction> { return StepPrediction{10 * size, 1.0}; };
+  MicroBatchChooser chooser(64, quick, exact);
+  EXPECT_EQ(chooser.Choose(1000).value().micro_batch, 64);
+  EXPECT_EQ(asked, std::vector<int64_t>({64}));
+  EXPECT_EQ(chooser.Choose(150).value().micro_batch, 1);
+  EXPECT_EQ(chooser.Choose(150).value().predicted_bytes, 100);
+  EXPECT_EQ(chooser.At(8).value().bytes, 800);
+  EXPECT_EQ(chooser.Exactly(16).value().bytes, 160);
+}
+
 TEST(BatchScheduler, ShrinksAtOnceAndGrowsBackAfterAWhile) {
   BatchScheduler scheduler(Chooser(64, LargerIsFaster), {});
   EXPECT_EQ(Next(scheduler, 1000)->micro_batch, 64);

@@ -166,6 +166,44 @@ TEST(WriteIntoTest, AnOutputThatLiesThereIsNotOverwritten) {
   EXPECT_EQ(Doubles(outputs[2]), Numbers({3}));
 }
 
+TEST(WriteIntoTest, SeveralAtOnceAreAsOneAfterAnother) {
+  const Tensor all = MakeTensor({10, 20, 30, 40, 50, 60}, {6});
+  const Tensor parts[] = {ValueOf(all.Rows(0, 2)), ValueOf(all.Rows(2, 4)), ValueOf(all.Rows(4, 6))};
+  // The second is read after the first was made, the third by a step that may not run in place.
+  Builder b;
+  const int x = b.Input({2});
+  const int first = b.Binary(BinaryFn::kAdd, b.Bound(parts[0]), x);
+  const int second = b.Binary(BinaryFn::kAdd, b.Bound(parts[1]), x);
+  const int reversed = b.Add(op::GatherRows{}, {b.Bound(parts[2]), b.Bound(MakeTensor({1, 0}, {2}, DType::kI64))})[0];
+  const int late = b.Binary(BinaryFn::kMul, b.Bound(parts[1]), x);
+  const Program program = b.Finish({first, second, reversed, late});
+  std::vector<Destination> destinations;
+  Program one_by_one = program;
+  for (const size_t i : {2, 0, 1}) {
+    destinations.push_back({i, parts[i]});
+    ASSERT_TRUE(WriteInto(one_by_one, i, parts[i]).ok());
+  }
+  Program at_once = program;
+  ASSERT_TRUE(WriteInto(at_once, destinations).ok());
+  EXPECT_EQ(ProgramString(at_once), ProgramString(one_by_one));
+  EXPECT_EQ(at_once.steps.size(), program.steps.size() + 2);
+  Replay replay = MustReplay(at_once);
+  ASSERT_TRUE(replay.Run({MakeTensor({1, 2}, {2})}).ok());
+  EXPECT_EQ(Doubles(all), Numbers({11, 22, 31, 42, 60, 50}));
+  EXPECT_EQ(Doubles(replay.output(3)), Numbers({30, 80}));
+}
+
+TEST(WriteIntoTest, DestinationsThatOverlapAreRefusedAndTheProgramStaysAsItWas) {
+  const Tensor all = MakeTensor({1, 2, 3}, {3});
+  Builder b;
+  const int x = b.Input({2});
+  Program program = b.Finish({b.Unary(UnaryFn::kNeg, x), b.Unary(UnaryFn::kAbs, x)});
+  const std::string before = ProgramString(program);
+  const std::vector<Destination> destinations = {{0, ValueOf(all.Rows(0, 2))}, {1, ValueOf(all.Rows(1, 3))}};
+  EXPECT_THAT(Message(WriteInto(program, destinations)), HasSubstr("output 1 would overwrite output 0"));
+  EXPECT_EQ(ProgramString(program), before);
+}
+
 TEST(WriteIntoTest, OfAnotherSpec) {
   Builder b;
   Program program = b.Finish({b.Unary(UnaryFn::kNeg, b.Input({2}))});
