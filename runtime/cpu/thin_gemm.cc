@@ -140,17 +140,18 @@ void ThinTransposed(int64_t rows, int64_t n, int64_t k, const float* x, const fl
       for (int64_t i = from; i < to; ++i) workspace[i * width + j] = j < rows ? x[j * k + i] : 0.0f;
     }
   }
-  ForTiles(n, width, [&](auto& tile, int64_t row, int64_t column) [[gnu::always_inline]] {
-    using Block = std::decay_t<decltype(tile)>;
-    const int64_t row_bytes = k * static_cast<int64_t>(sizeof(float));
-    const int64_t share =
-        Block::kTileRows * Block::kTileColumns * static_cast<int64_t>(sizeof(float)) / width;  // bytes a step
-    const char* const next = reinterpret_cast<const char*>(w) + (row + Block::kTileRows) * row_bytes;
-    tile.Clear();
-    tile.Add(k, w + row * k, k, 1, workspace + column, width,
-             {next + column * Block::kTileRows * row_bytes / width, share});
-    tile.StoreTransposed(y + column * n + row, n, std::min(rows - column, Block::kTileColumns));
-  });
+  ForTiles(
+      n, width, [&](auto& tile, int64_t row, int64_t column) __attribute__((always_inline)) {
+        using Block = std::decay_t<decltype(tile)>;
+        const int64_t row_bytes = k * static_cast<int64_t>(sizeof(float));
+        const int64_t share =
+            Block::kTileRows * Block::kTileColumns * static_cast<int64_t>(sizeof(float)) / width;  // bytes a step
+        const char* const next = reinterpret_cast<const char*>(w) + (row + Block::kTileRows) * row_bytes;
+        tile.Clear();
+        tile.Add(k, w + row * k, k, 1, workspace + column, width,
+                 {next + column * Block::kTileRows * row_bytes / width, share});
+        tile.StoreTransposed(y + column * n + row, n, std::min(rows - column, Block::kTileColumns));
+      });
 }
 
 void ThinUntransposed(int64_t rows, int64_t n, int64_t k, const float* x, const float* w, float* y) {
@@ -159,35 +160,37 @@ void ThinUntransposed(int64_t rows, int64_t n, int64_t k, const float* x, const 
     const int64_t depth = std::min(part, k - from);
     const char* const next = reinterpret_cast<const char*>(w + (from + depth) * n);
     const int64_t part_bytes = depth * n * static_cast<int64_t>(sizeof(float));
-    ForTiles(rows, n, [&](auto& tile, int64_t row, int64_t column) [[gnu::always_inline]] {
-      using Block = std::decay_t<decltype(tile)>;
-      float* const c = y + row * n + column;
-      if (from == 0) {
-        tile.Clear();
-      } else {
-        tile.Load(c, n);
-      }
-      const int64_t before = row * n + column * Block::kTileRows;  // elements of y that are done
-      tile.Add(depth, x + row * k + from, k, 1, w + from * n + column, n,
-               {next + part_bytes * before / (rows * n),
-                Block::kTileRows * Block::kTileColumns * part_bytes / (rows * n * depth)});
-      tile.Store(c, n);
-    });
+    ForTiles(
+        rows, n, [&](auto& tile, int64_t row, int64_t column) __attribute__((always_inline)) {
+          using Block = std::decay_t<decltype(tile)>;
+          float* const c = y + row * n + column;
+          if (from == 0) {
+            tile.Clear();
+          } else {
+            tile.Load(c, n);
+          }
+          const int64_t before = row * n + column * Block::kTileRows;  // elements of y that are done
+          tile.Add(depth, x + row * k + from, k, 1, w + from * n + column, n,
+                   {next + part_bytes * before / (rows * n),
+                    Block::kTileRows * Block::kTileColumns * part_bytes / (rows * n * depth)});
+          tile.Store(c, n);
+        });
   }
 }
 
 void ThinOuter(int64_t rows, int64_t n, int64_t k, const float* y, int64_t y_stride, const float* x, float* w,
                bool past_caches) {
   const bool stream = past_caches && k % kLanes == 0 && reinterpret_cast<uintptr_t>(w) % 64 == 0;
-  ForTiles(n, k, [&](auto& tile, int64_t row, int64_t column) [[gnu::always_inline]] {
-    tile.Clear();
-    tile.Add(rows, y + row, 1, y_stride, x + column, k, {reinterpret_cast<const char*>(x), 0});
-    if (stream) {
-      tile.Stream(w + row * k + column, k);
-    } else {
-      tile.Store(w + row * k + column, k);
-    }
-  });
+  ForTiles(
+      n, k, [&](auto& tile, int64_t row, int64_t column) __attribute__((always_inline)) {
+        tile.Clear();
+        tile.Add(rows, y + row, 1, y_stride, x + column, k, {reinterpret_cast<const char*>(x), 0});
+        if (stream) {
+          tile.Stream(w + row * k + column, k);
+        } else {
+          tile.Store(w + row * k + column, k);
+        }
+      });
   if (stream) _mm_sfence();
 }
 
