@@ -38,7 +38,7 @@ inline Moe RevealingMoe(MoeOptions options) {
   options.ffn = 1;
   options.activation = Activation::kRelu;
   options.gated = false;
-  const Moe moe = MakeMoe(options);
+  Moe moe = MakeMoe(options);
   std::vector<double> router, fc1, fc2;
   for (int64_t e = 0; e < experts; ++e) {
     for (int64_t i = 0; i < width; ++i) {

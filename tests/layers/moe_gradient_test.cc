@@ -55,8 +55,8 @@ class MoeVariant : public testing::TestWithParam<Variant> {};
 TEST_P(MoeVariant, GradientsAreFiniteDifferences) {
   const Variant& variant = GetParam();
   const Moe moe = MakeMoe(variant.options, {.seed = 3, .dtype = DType::kF64});
-  const Var x = Var::Parameter(MakeTensor(RandomDoubles(7 * 5, -1, 1, 4), {7, 5}, DType::kF64));
-  const Var weights(MakeTensor(RandomDoubles(7 * 5, -1, 1, 5), {7, 5}, DType::kF64));
+  const Var x = Var::Parameter(MakeTensor(RandomDoubles(int64_t{7} * 5, -1, 1, 4), {7, 5}, DType::kF64));
+  const Var weights(MakeTensor(RandomDoubles(int64_t{7} * 5, -1, 1, 5), {7, 5}, DType::kF64));
   const Var mask = variant.mask ? Var(MakeTensor({1, 1, 0, 1, 1, 0, 1}, {7}, DType::kU8)) : Var();
   const auto loss = [&] {
     const AuxiliaryScope auxiliary;

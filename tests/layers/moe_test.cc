@@ -72,7 +72,7 @@ TEST(MoeRouting, SharedExpertsAreAddedWithWeightOne) {
   with.shared_experts = 2;
   const Moe routed = MakeMoe(options);
   const Moe both = MakeMoe(with);
-  const Var x(MakeTensor(RandomDoubles(7 * 6, -1, 1, 1), {7, 6}));
+  const Var x(MakeTensor(RandomDoubles(int64_t{7} * 6, -1, 1, 1), {7, 6}));
   const Var inner = MatMul(x, both.parameter("shared.fc1"), {.trans_b = true});
   ASSERT_EQ(inner.shape(), (Shape{7, 20}));  // gates of both, then what they let through
   const Var gated = Silu(Slice(inner, 1, 0, 10)) * Slice(inner, 1, 10, 20);
@@ -153,9 +153,9 @@ TEST(MoeMask, PaddingGoesNowhereAndCountsNowhere) {
                            .balance_loss = 0.1,
                            .z_loss = 0.1,
                            .bias_update_rate = 0.01};
-  std::vector<double> values = RandomDoubles(10 * 6, -1, 1, 1);
+  std::vector<double> values = RandomDoubles(int64_t{10} * 6, -1, 1, 1);
   const Tensor x = MakeTensor(values, {10, 6});
-  for (double pad : RandomDoubles(98 * 6, -1, 1, 2)) values.push_back(pad);
+  for (double pad : RandomDoubles(int64_t{98} * 6, -1, 1, 2)) values.push_back(pad);
   values.insert(values.end(), 6, std::numeric_limits<double>::quiet_NaN());
   values.insert(values.end(), 6, std::numeric_limits<double>::infinity());
   const Tensor padded = MakeTensor(values, {110, 6});
@@ -236,7 +236,7 @@ TEST(MoeLoads, NoTokens) {
 
 TEST(MoeLoads, TheSameBitsEveryTimeOnAnyThreads) {
   const Moe moe = MakeMoe({.hidden = 48, .ffn = 64, .experts = 8, .top_k = 3});
-  const Var x = Var::Parameter(MakeTensor(RandomDoubles(300 * 48, -1, 1, 4), {300, 48}));
+  const Var x = Var::Parameter(MakeTensor(RandomDoubles(int64_t{300} * 48, -1, 1, 4), {300, 48}));
   std::vector<Var> vars = moe.parameters();
   vars.push_back(x);
   const auto run = [&] {
@@ -259,7 +259,7 @@ TEST(MoeLoads, TheSameBitsEveryTimeOnAnyThreads) {
 
 TEST(Moe, InBf16IsNearF32) {
   const Moe moe = MakeMoe({.hidden = 32, .ffn = 24, .experts = 4, .shared_experts = 1});
-  const Var x(MakeTensor(RandomDoubles(50 * 32, -1, 1, 4), {50, 32}));
+  const Var x(MakeTensor(RandomDoubles(int64_t{50} * 32, -1, 1, 4), {50, 32}));
   const auto run = [&](Precision precision) {
     Var y;
     {

@@ -285,9 +285,9 @@ TEST(MoeTraining, KeepsToABudgetHoweverSkewed) {
     EXPECT_EQ(events.at(0).predicted_bytes, events.at(0).measured_bytes);
     return events.at(0).measured_bytes;
   };
-  const std::vector<double> noise = RandomDoubles(4 * 500 * 64, -1, 1, 1);
+  const std::vector<double> noise = RandomDoubles(int64_t{4} * 500 * 64, -1, 1, 1);
   std::vector<double> same;
-  for (int64_t token = 0; token < 4 * 500; ++token) same.insert(same.end(), noise.begin(), noise.begin() + 64);
+  for (int64_t token = 0; token < 2000; ++token) same.insert(same.end(), noise.begin(), noise.begin() + 64);
   const int64_t budget = bytes(MakeTensor(noise, {4, 500, 64}), 8 << 20);
   EXPECT_EQ(bytes(MakeTensor(same, {4, 500, 64}), 8 << 20), budget);
 }
