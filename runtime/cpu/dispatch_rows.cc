@@ -32,7 +32,7 @@ Sizes SizesOf(const Spec& row, const Spec& values, int64_t rows, bool weighted) 
 
 // Each of `row` is -1 or a row of its own; those that are used are marked.
 absl::Status MarkRows(const Sizes& sizes, const int64_t* row, uint8_t* used) {
-  std::memset(used, 0, static_cast<size_t>(sizes.rows));
+  std::fill_n(used, sizes.rows, uint8_t{0});
   for (int64_t i = 0; i < sizes.tokens * sizes.choices; ++i) {
     if (row[i] == -1) continue;
     if (row[i] < -1 || row[i] >= sizes.rows) {

@@ -2,8 +2,6 @@
 // into pieces, by their rows alone, that threads take one after another: a piece's bits do not depend on who computes
 // it, and an expert with most of the rows does not keep one thread busy while others wait.
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <utility>
 
 #include "gemmill/runtime/cpu/grouped_pieces.h"
@@ -25,7 +23,7 @@ absl::Status CheckOffsets(const int64_t* offsets, int64_t experts, int64_t rows)
 }
 
 void Zero(void* data, int64_t first_byte, int64_t bytes) {
-  std::memset(static_cast<char*>(data) + first_byte, 0, static_cast<size_t>(bytes));
+  std::fill_n(static_cast<char*>(data) + first_byte, bytes, char{0});
 }
 
 Kernel Nothing(int64_t bytes) {
