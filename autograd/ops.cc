@@ -216,6 +216,31 @@ Var OneHot(Located index, int64_t classes, DType dtype) {
   return Apply1(op::OneHot{classes, dtype}, {index.var}, index.caller);
 }
 
+Var TopK(Located x, int64_t k) { return Apply1(op::TopK{k}, {x.var}, x.caller); }
+
+Var TakeAlong(Located x, const Var& index) { return Apply1(op::TakeAlong{}, {x.var, index}, x.caller); }
+
+RowAssignment AssignRows(Located index, int64_t experts, const AssignRowsOptions& options) {
+  std::vector<Var> inputs{index.var};
+  if (options.mask.node() != nullptr) inputs.push_back(options.mask);
+  const Outputs outputs = Apply(op::AssignRows{experts, options.capacity_factor}, std::move(inputs), index.caller);
+  return {outputs[0], outputs[1], outputs[2]};
+}
+
+Var DispatchRows(Located x, const Var& row, int64_t rows) {
+  return Apply1(op::DispatchRows{rows}, {x.var, row}, x.caller);
+}
+
+Var CombineRows(Located rows, const Var& row, const Var& weights) {
+  return Apply1(op::CombineRows{}, {rows.var, row, weights}, rows.caller);
+}
+
+Var GroupedMatMul(Located rows, const Var& weights, const Var& offsets, GroupedMatMulOptions options) {
+  return Apply1(op::GroupedMatMul{options.trans_b}, {rows.var, weights, offsets}, rows.caller);
+}
+
+Var GatedUnary(UnaryFn fn, Located x) { return Apply1(op::GatedUnary{fn}, {x.var}, x.caller); }
+
 SumAndCount CrossEntropySum(Located logits, const Var& labels, const CrossEntropyOptions& options) {
   const Outputs outputs =
       Apply(op::CrossEntropy{options.ignore_index, options.label_smoothing}, {logits.var, labels}, logits.caller);

@@ -103,6 +103,33 @@ Var GatherRows(Located table, const Var& index);                        // [V, .
 Var ScatterAddRows(Located values, const Var& index, int64_t rows);     // [...i, ...row] into [rows, ...row]
 Var OneHot(Located index, int64_t classes, DType dtype = DType::kF32);  // [...i] -> [...i, classes]
 
+// --- Mixture of Experts (layers/moe.h is made of these): T tokens, E experts, k choices of each token. `row` i64
+// [T, k] says which row belongs to a token's choice, -1 that none does (op.h).
+
+Var TopK(Located x, int64_t k);              // [..., E] -> i64 [..., k], largest first; ties: the lowest index
+Var TakeAlong(Located x, const Var& index);  // [..., N] at i64 [..., k]: [..., k], row by row
+struct AssignRowsOptions {
+  double capacity_factor = 0;  // 0: no limit; else an expert takes at most ceil(T k / E * capacity_factor) choices
+  Var mask = {};               // u8 [T]: 0 where a token is padding, which goes nowhere and counts nowhere
+};
+struct RowAssignment {
+  Var row;      // [T, k]
+  Var offsets;  // i64 [E + 1]: where each expert's rows begin and end
+  Var counts;   // i64 [E]: choices of each expert, those without a row included
+};
+RowAssignment AssignRows(Located index, int64_t experts, const AssignRowsOptions& options = {});  // index [T, k]
+// x [T, H] -> [rows, H]: each row's token; rows that nobody has are zeros.
+Var DispatchRows(Located x, const Var& row, int64_t rows);
+// rows [R, H] -> [T, H]: a token's rows added up in the order of its choices, each times its weight [T, k] of f32 (f64
+// for f64).
+Var CombineRows(Located rows, const Var& row, const Var& weights);
+// rows [R, K] by weights [E, K, N] (with trans_b [E, N, K]) -> [R, N]: each row times its expert's matrix.
+struct GroupedMatMulOptions {
+  bool trans_b = false;
+};
+Var GroupedMatMul(Located rows, const Var& weights, const Var& offsets, GroupedMatMulOptions options = {});
+Var GatedUnary(UnaryFn fn, Located x);  // [..., 2 F] -> fn(first half) * second half: SwiGLU with kSilu
+
 // --- Training.
 
 // The sum of the cross-entropy of logits [N, C] against labels [N], how many labels were not ignore_index, both f32

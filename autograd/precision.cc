@@ -95,6 +95,8 @@ class PrecisionRules {
   PrecisionRules(std::vector<Var>& inputs, Caller caller) : inputs_(inputs), caller_(caller) {}
 
   void operator()(const op::MatMul&) const { Narrow(0, 2); }
+  void operator()(const op::GroupedMatMul&) const { Narrow(0, 2); }
+  void operator()(const op::DispatchRows&) const { Narrow(0, 1); }
   // A parameter that is only moved stays what a GEMM, or a row of bf16, will want.
   void operator()(const op::Reshape&) const { NarrowParameter(0); }
   void operator()(const op::Permute&) const { NarrowParameter(0); }

@@ -59,6 +59,18 @@ Gradients VjpRule(const op::Concat& op, const Site& site);
 Gradients VjpRule(const op::GatherRows& op, const Site& site);
 Gradients VjpRule(const op::ScatterAddRows& op, const Site& site);
 NotDifferentiable VjpRule(const op::OneHot& op, const Site& site);
+// vjp_moe.cc
+NotDifferentiable VjpRule(const op::TopK& op, const Site& site);
+Gradients VjpRule(const op::TakeAlong& op, const Site& site);
+Gradients VjpRule(const op::AddAlong& op, const Site& site);
+NotDifferentiable VjpRule(const op::AssignRows& op, const Site& site);
+Gradients VjpRule(const op::DispatchRows& op, const Site& site);
+Gradients VjpRule(const op::CombineRows& op, const Site& site);
+Gradients VjpRule(const op::DotRows& op, const Site& site);
+Gradients VjpRule(const op::GroupedMatMul& op, const Site& site);
+Gradients VjpRule(const op::GroupedMatMulWgrad& op, const Site& site);
+Gradients VjpRule(const op::GatedUnary& op, const Site& site);
+Gradients VjpRule(const op::GatedUnaryGrad& op, const Site& site);
 // vjp_custom.cc
 NotDifferentiable VjpRule(const op::Sgd& op, const Site& site);
 NotDifferentiable VjpRule(const op::AdamW& op, const Site& site);

@@ -16,12 +16,8 @@ namespace gemmill::examples {
 namespace {
 
 absl::StatusOr<MemoryReport> Report(const ExplainMemoryOptions& options, DType dtype, MemoryReportOptions report) {
-  GM_ASSIGN_OR_RETURN(const Mlp model, Mlp::Create({.sizes = options.sizes, .activation = options.activation},
-                                                   {.dtype = dtype, .reserve_only = true}));
-  const LossFunction loss = [&](const Inputs& in) { return options.loss(model(in["x"]), in[options.target.name]); };
-  FieldSpec target = options.target;
-  if (IsFloating(target.spec.dtype)) target.spec.dtype = dtype;
-  return MakeMemoryReport(model, loss, AdamW(), {{"x", Spec{{1, options.sizes[0]}, dtype}}, target}, report);
+  GM_ASSIGN_OR_RETURN(const ExplainedModel model, options.model(dtype));
+  return MakeMemoryReport(*model.module, model.loss, AdamW(), model.fields, report);
 }
 
 absl::StatusOr<int64_t> BudgetBytes(const ExplainMemoryOptions& options) {

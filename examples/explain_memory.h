@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,13 +12,17 @@
 
 namespace gemmill::examples {
 
+// A model that is only looked at, with weights that take no memory.
+struct ExplainedModel {
+  std::shared_ptr<const Module> module;
+  LossFunction loss;
+  std::vector<FieldSpec> fields;
+};
+using ExplainedModelOf = std::function<absl::StatusOr<ExplainedModel>(DType dtype)>;
+
 struct ExplainMemoryOptions {
-  std::vector<int64_t> sizes;
-  Activation activation = Activation::kGelu;
+  ExplainedModelOf model;
   DType dtype = DType::kF32;
-  // The loss of outputs and target; the target's spec for a number of samples.
-  Loss (*loss)(const Var& outputs, const Var& target) = nullptr;
-  FieldSpec target;
   std::string device;
   int64_t global_batch = 0;
   std::string micro_batch;    // "auto", or a number

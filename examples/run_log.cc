@@ -90,6 +90,25 @@ absl::Status RunLog::Plan(const PlanEvent& event) {
   return WriteLine(line.dump());
 }
 
+absl::Status RunLog::Experts(const std::vector<MoeStatistics>& layers, int64_t step) {
+  nlohmann::json line = {{"event", "experts"}, {"step", step}};
+  for (const MoeStatistics& layer : layers) {
+    line["tokens"].push_back(layer.tokens);
+    line["tokens_per_expert"].push_back(layer.tokens_per_expert);
+    line["kept_per_expert"].push_back(layer.kept_per_expert);
+    line["max_violation"].push_back(layer.max_violation);
+    line["load_entropy"].push_back(layer.load_entropy);
+    line["dead_experts"].push_back(layer.dead_experts);
+    line["dropped_share"].push_back(layer.dropped_share);
+    line["router_entropy"].push_back(layer.router_entropy);
+    line["balance_loss"].push_back(layer.balance_loss);
+    line["scaled_balance_loss"].push_back(layer.scaled_balance_loss);
+    line["z_loss"].push_back(layer.z_loss);
+    line["scaled_z_loss"].push_back(layer.scaled_z_loss);
+  }
+  return WriteLine(line.dump());
+}
+
 absl::Status RunLog::Evaluated(const Evaluation& evaluation, int64_t step, int64_t epoch, int64_t epochs,
                                double train_loss, double samples_per_second) {
   absl::PrintF("%sepoch %d/%d  step %d  train loss %.4f  test loss %.4f  accuracy %.4f  %.0f samples/s\n",

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "gemmill/layers/moe.h"
 #include "gemmill/layers/training/trainer.h"
 
 namespace gemmill::examples {
@@ -39,6 +41,10 @@ class RunLog {
   // {"event": "plan", "step", "micro_batch", "predicted_bytes", "measured_bytes", "resident_bytes", "budget_bytes",
   // "max_micro_batch", "reason"}, and a line.
   absl::Status Plan(const PlanEvent& event);
+  // {"event": "experts", "step", "tokens_per_expert", "kept_per_expert", "max_violation", "load_entropy",
+  // "dead_experts", "dropped_share", "router_entropy", "balance_loss", "scaled_balance_loss", "z_loss",
+  // "scaled_z_loss"}, each a list with an entry per layer (MoeStatistics).
+  absl::Status Experts(const std::vector<MoeStatistics>& layers, int64_t step);
   // {"event": "evaluation", "step", "epoch", "loss", "accuracy", "samples"}, and a line.
   absl::Status Evaluated(const Evaluation& evaluation, int64_t step, int64_t epoch, int64_t epochs, double train_loss,
                          double samples_per_second);

@@ -33,6 +33,12 @@ ABSL_FLAG(bool, tune_micro_batch, false, "of --micro_batch auto: time sizes on t
 ABSL_FLAG(std::string, hidden, "512,512", "widths of the hidden layers");
 ABSL_FLAG(std::string, activation, "gelu", "gelu, gelu_tanh, relu, tanh, silu or sigmoid");
 ABSL_FLAG(double, dropout, 0, "share of hidden units dropped in training");
+ABSL_FLAG(int64_t, experts, 0, "of a Mixture-of-Experts block behind the first hidden layer; 0: no block");
+ABSL_FLAG(int64_t, top_k, 2, "of --experts: how many each sample goes to");
+ABSL_FLAG(std::string, routing, "softmax_renormalized",
+          "of --experts: softmax, softmax_renormalized, top_k_softmax or sigmoid");
+ABSL_FLAG(double, balance_loss, 0.01, "of --experts: coefficient of the load-balancing loss");
+ABSL_FLAG(int64_t, statistics_every, 0, "of --experts: steps between lines on their loads in --metrics; 0: none");
 ABSL_FLAG(std::string, optimizer, "adamw", "adamw or sgd");
 ABSL_FLAG(double, learning_rate, 0, "0: 1e-3 for adamw, 0.1 for sgd");
 ABSL_FLAG(double, momentum, 0.9, "of sgd");
@@ -64,11 +70,12 @@ namespace {
 // those of how it is computed change the bits.
 constexpr const char* kFixedFlags[] = {"hidden",       "activation",       "dropout",      "optimizer", "learning_rate",
                                        "momentum",     "schedule",         "weight_decay", "clip_norm", "seed",
-                                       "global_batch", "validation_share", "precision"};
+                                       "global_batch", "validation_share", "precision",    "experts",   "top_k",
+                                       "routing",      "balance_loss"};
 constexpr const char* kEpochsFlag[] = {"epochs"};
 constexpr const char* kComputingFlags[] = {"micro_batch", "threads", "device"};
-constexpr const char* kFreeFlags[] = {"data",       "check_numerics", "metrics",  "save",         "keep",
-                                      "save_every", "save_best",      "patience", "memory_budget"};
+constexpr const char* kFreeFlags[] = {"data",       "check_numerics", "metrics",  "save",          "keep",
+                                      "save_every", "save_best",      "patience", "memory_budget", "statistics_every"};
 // Metadata keys of a checkpoint.
 constexpr char kFlagsKey[] = "train_mlp.flags";
 constexpr char kRunKey[] = "train_mlp.run";
@@ -79,7 +86,7 @@ absl::StatusOr<MemoryOptions> MemoryFlags() {
                             absl::GetFlag(FLAGS_tune_micro_batch), absl::GetFlag(FLAGS_check_numerics));
 }
 
-absl::Status CheckFlags() {
+absl::Status CheckFlags(const std::set<std::string>& given) {
   if (absl::GetFlag(FLAGS_data).empty()) {
     return InvalidArgument("--data is empty, expected a directory with MNIST's four IDX files");
   }
@@ -97,6 +104,13 @@ absl::Status CheckFlags() {
   GM_RETURN_IF_ERROR(CheckRange("save_every", absl::GetFlag(FLAGS_save_every), 0));
   GM_RETURN_IF_ERROR(CheckRange("keep", absl::GetFlag(FLAGS_keep), 0));
   GM_RETURN_IF_ERROR(CheckRange("patience", absl::GetFlag(FLAGS_patience), 0));
+  GM_RETURN_IF_ERROR(CheckRange("experts", absl::GetFlag(FLAGS_experts), given.count("experts") > 0 ? 1 : 0));
+  GM_RETURN_IF_ERROR(CheckRange("statistics_every", absl::GetFlag(FLAGS_statistics_every), 0));
+  for (const char* flag : {"top_k", "routing", "balance_loss", "statistics_every"}) {
+    if (given.count(flag) > 0 && absl::GetFlag(FLAGS_experts) == 0) {
+      return InvalidArgument("--", flag, " is of --experts, which is 0; give --experts N, 1 or more");
+    }
+  }
   if (!absl::GetFlag(FLAGS_profile).empty() && absl::GetFlag(FLAGS_check_numerics)) {
     return InvalidArgument("--profile is of recorded steps, and --check_numerics runs eagerly; give one of them");
   }
@@ -161,6 +175,17 @@ absl::StatusOr<Stored> OpenStored(const std::set<std::string>& given) {
   return stored;
 }
 
+// The block of experts, if there is to be one.
+absl::StatusOr<std::optional<MoeOptions>> ExpertFlags() {
+  if (absl::GetFlag(FLAGS_experts) == 0) return std::nullopt;
+  const absl::StatusOr<Routing> routing = ParseRouting(absl::GetFlag(FLAGS_routing));
+  if (!routing.ok()) return Annotate(routing.status(), "--routing: ");
+  return MoeOptions{.experts = absl::GetFlag(FLAGS_experts),
+                    .top_k = absl::GetFlag(FLAGS_top_k),
+                    .routing = *routing,
+                    .balance_loss = absl::GetFlag(FLAGS_balance_loss)};
+}
+
 // Flags that are 0 for "as it fits" become what fits, so that a checkpoint tells what was used.
 void SettleFlags(const Dataset& train) {
   if (absl::GetFlag(FLAGS_global_batch) == 0) {
@@ -181,7 +206,7 @@ absl::StatusOr<Metadata> RunMetadata(const MlpOptions& model, const Dataset& tra
 
 absl::Status Train(const std::set<std::string>& given) {
   GM_ASSIGN_OR_RETURN(Stored stored, OpenStored(given));
-  GM_RETURN_IF_ERROR(CheckFlags());
+  GM_RETURN_IF_ERROR(CheckFlags(given));
   const bool resumed = stored.file.has_value();
   if (absl::GetFlag(FLAGS_threads) > 0)
     GM_RETURN_IF_ERROR(SetNumThreads(static_cast<int>(absl::GetFlag(FLAGS_threads))));
@@ -236,6 +261,7 @@ absl::Status Train(const std::set<std::string>& given) {
   options.sizes.push_back(data.pixels);
   options.sizes.insert(options.sizes.end(), hidden.begin(), hidden.end());
   options.sizes.push_back(data.classes);
+  GM_ASSIGN_OR_RETURN(options.moe, ExpertFlags());
   GM_ASSIGN_OR_RETURN(const Mlp model, Mlp::Create(options, {.seed = seed, .device = device}));
   GM_ASSIGN_OR_RETURN(RunLog log, RunLog::Open(absl::GetFlag(FLAGS_metrics), /*append=*/resumed));
   absl::Status told;
@@ -306,6 +332,10 @@ absl::Status Train(const std::set<std::string>& given) {
     next = batch.next;
     run.AddLoss(report.loss);
     GM_RETURN_IF_ERROR(log.Step(report, epoch, steps));
+    const int64_t every = absl::GetFlag(FLAGS_statistics_every);
+    if (model.moe().has_value() && every > 0 && report.step % every == 0) {
+      GM_RETURN_IF_ERROR(log.Experts({*model.moe()->statistics()}, report.step));
+    }
     const double samples = static_cast<double>(report.samples);
     loss_of_epoch.Add(report.loss * samples, samples);
     rate_of_epoch.Add(samples, report.seconds);

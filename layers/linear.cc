@@ -81,6 +81,10 @@ absl::StatusOr<Mlp> Mlp::Create(const MlpOptions& options, const InitOptions& in
     if (size < 1) return InvalidArgument("Mlp: sizes are ", sizes, ", expected each to be at least 1");
   }
   GM_RETURN_IF_ERROR(Dropout::Create({.rate = options.dropout}).status());
+  if (options.moe.has_value() && options.sizes.size() < 3) {
+    return InvalidArgument("Mlp: sizes are ", sizes, ", and a block of ", options.moe->experts,
+                           " experts stands behind a hidden layer; expected at least three");
+  }
   std::vector<Linear> layers;
   std::vector<Dropout> dropouts;
   for (size_t i = 0; i + 1 < options.sizes.size(); ++i) {
@@ -95,14 +99,22 @@ absl::StatusOr<Mlp> Mlp::Create(const MlpOptions& options, const InitOptions& in
     GM_ASSIGN_OR_RETURN(Dropout dropout, Dropout::Create({.rate = options.dropout, .stream = static_cast<int64_t>(i)}));
     dropouts.push_back(std::move(dropout));
   }
-  return Mlp(std::move(layers), std::move(dropouts));
+  std::optional<Moe> moe;
+  if (options.moe.has_value()) {
+    MoeOptions block = *options.moe;
+    block.hidden = options.sizes[1];
+    if (block.ffn == 0) block.ffn = block.hidden;
+    GM_ASSIGN_OR_RETURN(moe, Moe::Create(block, init.Part(layers.size())));
+  }
+  return Mlp(std::move(layers), std::move(dropouts), std::move(moe));
 }
 
-Mlp::Mlp(std::vector<Linear> layers, std::vector<Dropout> dropouts)
-    : layers_(std::move(layers)), dropouts_(std::move(dropouts)) {
+Mlp::Mlp(std::vector<Linear> layers, std::vector<Dropout> dropouts, std::optional<Moe> moe)
+    : layers_(std::move(layers)), dropouts_(std::move(dropouts)), moe_(std::move(moe)) {
   for (size_t i = 0; i < layers_.size(); ++i) {
     AddModule(absl::StrCat("fc", i + 1), layers_[i]);
     if (i < dropouts_.size()) AddModule(absl::StrCat("dropout", i + 1), dropouts_[i]);
+    if (i == 0 && moe_.has_value()) AddModule("moe", *moe_);
   }
 }
 
@@ -113,6 +125,7 @@ Var Mlp::operator()(Located x) const {
   for (size_t i = 0; i < layers_.size(); ++i) {
     y = layers_[i](y);
     if (i < dropouts_.size()) y = dropouts_[i](y);
+    if (i == 0 && moe_.has_value()) y = y + (*moe_)(y);
   }
   return y;
 }

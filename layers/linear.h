@@ -10,6 +10,7 @@
 #include "gemmill/layers/dropout.h"
 #include "gemmill/layers/initialize.h"
 #include "gemmill/layers/module.h"
+#include "gemmill/layers/moe.h"
 
 namespace gemmill {
 
@@ -49,6 +50,9 @@ struct MlpOptions {
   Activation activation = Activation::kRelu;  // between layers, not after the last
   bool bias = true;
   float dropout = 0;  // after each activation
+  // A block of experts "moe" between the first two layers, whose output is added to its input. `hidden` is the first
+  // hidden width, and `ffn` too unless given.
+  std::optional<MoeOptions> moe = {};
 };
 
 // Linear layers "fc1", "fc2", ...: x [..., sizes.front()] -> [..., sizes.back()].
@@ -59,12 +63,14 @@ class Mlp : public Module {
   Var operator()(Located x) const;
 
   const std::vector<Linear>& layers() const { return layers_; }
+  const std::optional<Moe>& moe() const { return moe_; }
 
  private:
-  Mlp(std::vector<Linear> layers, std::vector<Dropout> dropouts);
+  Mlp(std::vector<Linear> layers, std::vector<Dropout> dropouts, std::optional<Moe> moe);
 
   std::vector<Linear> layers_;
   std::vector<Dropout> dropouts_;  // one after each layer but the last, or none
+  std::optional<Moe> moe_;
 };
 
 }  // namespace gemmill

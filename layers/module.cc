@@ -71,6 +71,7 @@ void Module::AddModule(const std::string& child_name, Module& child) {
   for (const NamedParameter& parameter : child.parameters_) {
     parameters_.push_back({Joined(child_name, parameter.name), parameter.value});
   }
+  step_sums_.insert(step_sums_.end(), child.step_sums_.begin(), child.step_sums_.end());
   for (Line line : child.lines_) {
     line.name = Joined(child_name, line.name);
     lines_.push_back(std::move(line));

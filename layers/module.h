@@ -7,10 +7,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "gemmill/autograd/var.h"
 
 namespace gemmill {
@@ -18,6 +21,17 @@ namespace gemmill {
 struct NamedParameter {
   std::string name = {};  // "fc1.weight"
   Var value = {};
+};
+
+// What a layer adds up over each global batch of a training step, whatever micro-batches and ranks it is split into
+// (auxiliary.h): f64 [size]. Evaluation adds nothing.
+struct StepSum {
+  int64_t size = 0;
+  // The layer's own losses depend on the sums of the whole global batch: a step in parts computes them first.
+  bool in_loss = false;
+  // Called after every step with the sums over its global batch. `updated`: the optimizer took the step; false where it
+  // was skipped.
+  std::function<absl::Status(absl::Span<const double> values, bool updated)> after_step;
 };
 
 class Module {
@@ -32,6 +46,8 @@ class Module {
 
   // Freezes (or, with false, thaws) the parameters for whose name `matches` is true.
   absl::Status Freeze(const std::function<bool(const std::string& name)>& matches, bool freeze = true) const;
+
+  const std::vector<std::shared_ptr<const StepSum>>& step_sums() const { return step_sums_; }
 
   // What the module is called inside the module that holds it; empty for the outermost.
   const std::string& name() const { return name_; }
@@ -59,12 +75,14 @@ class Module {
   Var AddParameter(const std::string& parameter_name, Var value);
   // `child` is a member of the derived class, complete; it is told its name. Its parameters become "name.parameter".
   void AddModule(const std::string& child_name, Module& child);
+  void AddStepSum(std::shared_ptr<const StepSum> sum) { step_sums_.push_back(std::move(sum)); }
   void SetGemm(int64_t outputs, int64_t inputs);
 
  private:
   std::string name_;
   std::vector<NamedParameter> parameters_;
   std::vector<Line> lines_;
+  std::vector<std::shared_ptr<const StepSum>> step_sums_;
 };
 
 // A table: each layer with its parameters, its GEMM (outputs x inputs) and its bytes, then the totals.

@@ -110,12 +110,55 @@ absl::Status LoadWeights(const Safetensors& file, const Module& model, const Wei
   return absl::OkStatus();
 }
 
+namespace {
+
+nlohmann::json MoeJson(const MoeOptions& options) {
+  nlohmann::json json = {{"ffn", options.ffn},
+                         {"experts", options.experts},
+                         {"top_k", options.top_k},
+                         {"activation", ActivationName(options.activation)},
+                         {"gated", options.gated},
+                         {"routing", RoutingName(options.routing)},
+                         {"shared_experts", options.shared_experts},
+                         {"balance_loss", options.balance_loss},
+                         {"z_loss", options.z_loss},
+                         {"bias_update_rate", options.bias_update_rate}};
+  if (options.capacity_factor.has_value()) json["capacity_factor"] = *options.capacity_factor;
+  return json;
+}
+
+MoeOptions TakeMoe(JsonFields& fields) {
+  MoeOptions options;
+  std::string activation_name, routing_name;
+  fields.Take("ffn", options.ffn);
+  fields.Take("experts", options.experts);
+  fields.Take("top_k", options.top_k);
+  fields.Take("activation", activation_name);
+  fields.Take("gated", options.gated);
+  fields.Take("routing", routing_name);
+  fields.Take("shared_experts", options.shared_experts);
+  fields.Take("balance_loss", options.balance_loss);
+  fields.Take("z_loss", options.z_loss);
+  fields.Take("bias_update_rate", options.bias_update_rate);
+  if (fields.Has("capacity_factor")) fields.Take("capacity_factor", options.capacity_factor.emplace());
+  const absl::StatusOr<Activation> activation = ParseActivation(activation_name);
+  const absl::StatusOr<Routing> routing = ParseRouting(routing_name);
+  fields.Require("activation", activation.ok());
+  fields.Require("routing", routing.ok());
+  if (activation.ok()) options.activation = *activation;
+  if (routing.ok()) options.routing = *routing;
+  return options;
+}
+
+}  // namespace
+
 std::string ModelText(const MlpOptions& options) {
-  const nlohmann::json text = {{"type", "mlp"},
-                               {"sizes", options.sizes},
-                               {"activation", ActivationName(options.activation)},
-                               {"bias", options.bias},
-                               {"dropout", options.dropout}};
+  nlohmann::json text = {{"type", "mlp"},
+                         {"sizes", options.sizes},
+                         {"activation", ActivationName(options.activation)},
+                         {"bias", options.bias},
+                         {"dropout", options.dropout}};
+  if (options.moe.has_value()) text["moe"] = MoeJson(*options.moe);
   return JsonText(text, -1);
 }
 
@@ -135,6 +178,11 @@ absl::StatusOr<MlpOptions> MlpOptionsOf(const Safetensors& file) {
   const absl::StatusOr<Activation> activation = ParseActivation(activation_name);
   fields.Require("type", type == "mlp");
   fields.Require("activation", activation.ok());
+  if (fields.Has("moe")) {
+    JsonFields block = fields.Inside("moe");
+    options.moe = TakeMoe(block);
+    fields.Require(absl::StrCat("moe: ", block.wrong()).c_str(), block.ok());
+  }
   if (!fields.ok()) {
     return InvalidArgument(file.path(), ": ", kModelKey, " in its metadata has no valid ", fields.wrong(), ": ", *text);
   }

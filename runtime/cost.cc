@@ -49,10 +49,22 @@ struct Flops {
   }
   int64_t operator()(const op::Sgd& op) const { return (op.momentum == 0 ? 4 : 6) * First(op.weight_decay.size()); }
   int64_t operator()(const op::AdamW& op) const { return 14 * First(op.weight_decay.size()); }
+  int64_t operator()(const op::TopK&) const { return Read(); }
+  int64_t operator()(const op::TakeAlong&) const { return 0; }
+  int64_t operator()(const op::AddAlong&) const { return Read(); }
+  int64_t operator()(const op::AssignRows&) const { return 0; }
+  int64_t operator()(const op::DispatchRows&) const { return in.size() > 2 ? Elements() : 0; }
+  int64_t operator()(const op::CombineRows&) const { return (in.size() > 2 ? 2 : 1) * Choices() * in[0].shape[1]; }
+  int64_t operator()(const op::DotRows&) const { return 2 * Choices() * in[0].shape[1]; }
+  int64_t operator()(const op::GroupedMatMul&) const { return 2 * Elements() * in[0].shape[1]; }
+  int64_t operator()(const op::GroupedMatMulWgrad&) const { return 2 * Read() * in[1].shape[1]; }
+  int64_t operator()(const op::GatedUnary&) const { return 2 * Elements(); }
+  int64_t operator()(const op::GatedUnaryGrad&) const { return 3 * Elements(); }
   int64_t operator()(const op::FusedMatMul& op) const { return (*this)(op.matmul); }
   int64_t operator()(const op::ActivationBiasGrad&) const { return 3 * Elements(); }
   int64_t operator()(const op::Custom&) const { return 0; }  // unknown
 
+  int64_t Choices() const { return in[1].num_elements(); }
   // The elements of the first `count` outputs.
   int64_t First(size_t count) const {
     int64_t elements = 0;
@@ -79,6 +91,24 @@ OpCost Cost(const Op& op, Specs inputs, Specs outputs) {
   if (const auto* matmul = std::get_if<op::MatMul>(&op)) cost.gemm = Gemm(*matmul, inputs, outputs);
   if (const auto* fused = std::get_if<op::FusedMatMul>(&op)) cost.gemm = Gemm(fused->matmul, inputs, outputs);
   return cost;
+}
+
+std::vector<GemmShape> GemmsOf(const Op& op, Specs inputs, Specs outputs, absl::Span<const int64_t> loads) {
+  const bool wgrad = std::holds_alternative<op::GroupedMatMulWgrad>(op);
+  if (!wgrad && !std::holds_alternative<op::GroupedMatMul>(op)) {
+    const std::optional<GemmShape> gemm = Cost(op, inputs, outputs).gemm;
+    return gemm.has_value() ? std::vector<GemmShape>{*gemm} : std::vector<GemmShape>{};
+  }
+  const int64_t rows = inputs[0].shape[0];
+  const int64_t experts = inputs[2].shape[0] - 1;
+  const bool given = static_cast<int64_t>(loads.size()) == experts;
+  std::vector<GemmShape> gemms;
+  for (int64_t e = 0; e < experts; ++e) {
+    const int64_t load = given ? loads[static_cast<size_t>(e)] : rows / experts + (e < rows % experts ? 1 : 0);
+    gemms.push_back(wgrad ? GemmShape{.m = inputs[0].shape[1], .n = inputs[1].shape[1], .k = load}
+                          : GemmShape{.m = load, .n = outputs[0].shape[1], .k = inputs[0].shape[1]});
+  }
+  return gemms;
 }
 
 }  // namespace gemmill

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "gemmill/runtime/kernel.h"
 #include "gemmill/runtime/op.h"
@@ -21,11 +22,16 @@ struct GemmShape {
 struct OpCost {
   // A multiply-add counts as 2, a transcendental function as 1; of a FusedMatMul its GEMM alone, so that rates compare.
   int64_t flops = 0;
-  int64_t bytes = 0;  // every input read and every output written once
-  std::optional<GemmShape> gemm;
+  int64_t bytes = 0;              // every input read and every output written once
+  std::optional<GemmShape> gemm;  // of an op that is one
 };
 
-// `inputs` and `outputs` as Infer relates them.
+// `inputs` and `outputs` as Infer relates them. What a grouped GEMM does depends on its offsets: here every row belongs
+// to an expert.
 OpCost Cost(const Op& op, Specs inputs, Specs outputs);
+
+// The GEMMs that an op consists of: one, or of a grouped one an expert's each, whose rows are `loads`, or where there
+// are none as even as they can be.
+std::vector<GemmShape> GemmsOf(const Op& op, Specs inputs, Specs outputs, absl::Span<const int64_t> loads = {});
 
 }  // namespace gemmill

@@ -72,7 +72,9 @@ bool MayRunInPlace(const Op& op, size_t i, size_t o) {
       std::holds_alternative<op::Reshape>(op) || std::holds_alternative<op::ActivationBiasGrad>(op)) {
     return o == 0;
   }
-  if (std::holds_alternative<op::Dropout>(op)) return i == 0 && o == 0;
+  if (std::holds_alternative<op::Dropout>(op) || std::holds_alternative<op::GatedUnaryGrad>(op)) {
+    return i == 0 && o == 0;
+  }
   const auto updates = [&](const auto& update) {
     const size_t count = update.weight_decay.size();
     return i == 1 + o + (o < count ? 0 : count);

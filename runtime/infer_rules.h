@@ -92,6 +92,18 @@ Result InferRule(const op::AdamW& op, Specs in);
 Result InferRule(const op::FusedMatMul& op, Specs in);
 Result InferRule(const op::ActivationBiasGrad& op, Specs in);
 Result InferRule(const op::Custom& op, Specs in);
+// infer_moe.cc
+Result InferRule(const op::TopK& op, Specs in);
+Result InferRule(const op::TakeAlong& op, Specs in);
+Result InferRule(const op::AddAlong& op, Specs in);
+Result InferRule(const op::AssignRows& op, Specs in);
+Result InferRule(const op::DispatchRows& op, Specs in);
+Result InferRule(const op::CombineRows& op, Specs in);
+Result InferRule(const op::DotRows& op, Specs in);
+Result InferRule(const op::GroupedMatMul& op, Specs in);
+Result InferRule(const op::GroupedMatMulWgrad& op, Specs in);
+Result InferRule(const op::GatedUnary& op, Specs in);
+Result InferRule(const op::GatedUnaryGrad& op, Specs in);
 // infer_movement.cc
 Result InferRule(const op::BroadcastTo& op, Specs in);
 Result InferRule(const op::GatherRows& op, Specs in);

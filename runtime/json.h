@@ -63,6 +63,15 @@ class JsonFields {
  public:
   explicit JsonFields(absl::string_view text) : object_(ParseJson(text)) {}
 
+  // Whether there is such a field at all, and it; for what may be left out.
+  bool Has(const char* name) const { return object_.is_object() && object_.contains(name); }
+  // Those of an object inside this one.
+  JsonFields Inside(const char* name) const {
+    JsonFields inner("");
+    if (Has(name)) inner.object_ = object_[name];
+    return inner;
+  }
+
   template <typename T>
   void Take(const char* name, T& value) {
     std::optional<T> found = JsonValue<T>(object_, name);

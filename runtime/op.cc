@@ -65,6 +65,19 @@ struct Namer {
   std::string operator()(const op::GlobalNorm&) const { return "GlobalNorm"; }
   std::string operator()(const op::Sgd&) const { return "Sgd"; }
   std::string operator()(const op::AdamW&) const { return "AdamW"; }
+  std::string operator()(const op::TopK&) const { return "TopK"; }
+  std::string operator()(const op::TakeAlong&) const { return "TakeAlong"; }
+  std::string operator()(const op::AddAlong&) const { return "AddAlong"; }
+  std::string operator()(const op::AssignRows&) const { return "AssignRows"; }
+  std::string operator()(const op::DispatchRows&) const { return "DispatchRows"; }
+  std::string operator()(const op::CombineRows&) const { return "CombineRows"; }
+  std::string operator()(const op::DotRows&) const { return "DotRows"; }
+  std::string operator()(const op::GroupedMatMul&) const { return "GroupedMatMul"; }
+  std::string operator()(const op::GroupedMatMulWgrad&) const { return "GroupedMatMul wgrad"; }
+  std::string operator()(const op::GatedUnary& op) const { return absl::StrCat("gated ", FnName(op.fn)); }
+  std::string operator()(const op::GatedUnaryGrad& op) const {
+    return absl::StrCat("gated ", FnName(op.fn), " gradient");
+  }
   std::string operator()(const op::FusedMatMul& op) const {
     const char* activation = op.activation.has_value() ? FnName(*op.activation) : "";
     return absl::StrCat("MatMul", op.bias ? " bias" : "", *activation == 0 ? "" : " ", activation);
@@ -121,6 +134,10 @@ struct Attributes {
     return absl::StrCat("betas ", Number(op.beta1), " and ", Number(op.beta2), ", epsilon ", Number(op.epsilon),
                         OfUpdate(op));
   }
+  std::string operator()(const op::AssignRows& op) const {
+    return op.capacity_factor == 0 ? "" : absl::StrCat("capacity factor ", Number(op.capacity_factor));
+  }
+  std::string operator()(const op::GroupedMatMul& op) const { return op.trans_b ? "trans_b" : ""; }
   std::string operator()(const op::FusedMatMul& op) const {
     const std::string matmul = (*this)(op.matmul);
     return absl::StrCat(matmul, !matmul.empty() && op.keep ? ", " : "", op.keep ? "keep" : "");

@@ -297,6 +297,86 @@ struct AdamW {
   bool operator==(const AdamW&) const = default;
 };
 
+// (x [..., E]) -> i64 [..., k]: where the k largest of each row stand, largest first; ties go to the lowest index; NaN
+// counts as largest. 1 <= k <= E.
+struct TopK {
+  int64_t k = 1;
+  bool operator==(const TopK&) const = default;
+};
+
+// (x [..., N], index i64 [..., k]) -> x[..., index], row by row. An index outside [0, N) is an error.
+struct TakeAlong {
+  bool operator==(const TakeAlong&) const = default;
+};
+
+// (values [..., k], index i64 [..., k]) -> [..., size]: zeros, with each value added at its index, in order: the
+// gradient of TakeAlong.
+struct AddAlong {
+  int64_t size = 0;
+  bool operator==(const AddAlong&) const = default;
+};
+
+// Mixture of Experts: T tokens, E experts, k choices of each token, and R rows, of which each expert has some, one
+// expert's after another's. `row` i64 [T, k] says which row belongs to a token's choice, -1 that none does; no row
+// belongs to two choices. `offsets` i64 [E + 1] says where each expert's rows begin, and the last where they end: rows
+// from there on belong to nobody and are zeros wherever an op makes them. Products with rows have one weight per row of
+// f32 (f64 for f64), or none, which is 1.
+
+// (index i64 [T, k][, mask u8 [T]]) -> (row [T, k], offsets [E + 1], counts i64 [E]): one row for each choice, sorted
+// by expert and then by token; R is T k. Choices of a token whose mask is 0 have none and are not counted. With a
+// capacity_factor other than 0 an expert has at most ceil(S k / E * capacity_factor) rows, S being the tokens that are
+// not masked out: choices of later tokens have none. `counts` are the choices of each expert, those included. An index
+// outside [0, E) is an error.
+struct AssignRows {
+  int64_t experts = 0;
+  double capacity_factor = 0;
+  bool operator==(const AssignRows&) const = default;
+};
+
+// (x [T, H], row [T, k][, weights [T, k]]) -> [rows, H]: weight times the token of each row.
+struct DispatchRows {
+  int64_t rows = 0;
+  bool operator==(const DispatchRows&) const = default;
+};
+
+// (rows [R, H], row [T, k][, weights [T, k]]) -> [T, H]: the sum over a token's choices, in their order, of weight
+// times row.
+struct CombineRows {
+  bool operator==(const CombineRows&) const = default;
+};
+
+// (rows [R, H], row [T, k], x [T, H]) -> [T, k], f32 (f64 for f64): the inner product of a choice's row and its token;
+// 0 where there is no row.
+struct DotRows {
+  bool operator==(const DotRows&) const = default;
+};
+
+// (rows [R, K], weights [E, K, N], offsets) -> [R, N]: each row times the matrix of its expert, which with trans_b lies
+// as (N, K).
+struct GroupedMatMul {
+  bool trans_b = false;
+  bool operator==(const GroupedMatMul&) const = default;
+};
+
+// (a [R, M], b [R, N], offsets) -> [E, M, N]: for each expert the transpose of its rows of a times its rows of b; zeros
+// for one without rows.
+struct GroupedMatMulWgrad {
+  bool operator==(const GroupedMatMulWgrad&) const = default;
+};
+
+// (x [..., 2 F]) -> fn(first half of the row) * second half: SwiGLU with kSilu (Shazeer, "GLU Variants Improve
+// Transformer", 2020).
+struct GatedUnary {
+  UnaryFn fn = UnaryFn::kSilu;
+  bool operator==(const GatedUnary&) const = default;
+};
+
+// (x [..., 2 F], dy [..., F]) -> dx of GatedUnary.
+struct GatedUnaryGrad {
+  UnaryFn fn = UnaryFn::kSilu;
+  bool operator==(const GatedUnaryGrad&) const = default;
+};
+
 // What passes make of several ops (runtime/passes): the same bits, in fewer walks over memory. They have no gradients,
 // because passes run after Grad.
 
@@ -341,8 +421,10 @@ using Op =
     std::variant<op::MatMul, op::Unary, op::UnaryGrad, op::Binary, op::Where, op::Reduce, op::ArgMax, op::BroadcastTo,
                  op::Softmax, op::SoftmaxGrad, op::Normalize, op::NormalizeGrad, op::CrossEntropy, op::CrossEntropyGrad,
                  op::GatherRows, op::ScatterAddRows, op::Reshape, op::Permute, op::Slice, op::Unslice, op::Concat,
-                 op::OneHot, op::Cast, op::Fill, op::Iota, op::Dropout, op::GlobalNorm, op::Sgd, op::AdamW,
-                 op::FusedMatMul, op::ActivationBiasGrad, op::Custom>;
+                 op::OneHot, op::Cast, op::Fill, op::Iota, op::Dropout, op::GlobalNorm, op::Sgd, op::AdamW, op::TopK,
+                 op::TakeAlong, op::AddAlong, op::AssignRows, op::DispatchRows, op::CombineRows, op::DotRows,
+                 op::GroupedMatMul, op::GroupedMatMulWgrad, op::GatedUnary, op::GatedUnaryGrad, op::FusedMatMul,
+                 op::ActivationBiasGrad, op::Custom>;
 
 // "MatMul", "gelu", "reduce sum", ...
 std::string OpName(const Op& op);

@@ -186,7 +186,7 @@ inline constexpr T kExpIsZero = std::is_same_v<T, float> ? T(-150) : T(-800);
 template <typename T>
 GM_HD T Silu(T x) {
   const T bounded = AtLeast(x, kExpIsZero<T>);
-  const T exponent = AtLeast(-std::fabs(x), kExpIsZero<T>);
+  const T exponent = -std::fabs(AtMost(bounded, -kExpIsZero<T>));  // as SiluDerivative has it, to be computed once
   const T y = bounded / (T(1) + TimesExp(T(1), exponent));
   return x < 0 ? TimesExp(y, exponent) : y;
 }

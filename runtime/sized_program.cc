@@ -12,7 +12,7 @@ bool SameButSizes(const Op& a, const Op& b) {
          (std::holds_alternative<op::Reshape>(a) || std::holds_alternative<op::BroadcastTo>(a) ||
           std::holds_alternative<op::Slice>(a) || std::holds_alternative<op::Unslice>(a) ||
           std::holds_alternative<op::Fill>(a) || std::holds_alternative<op::Iota>(a) ||
-          std::holds_alternative<op::ScatterAddRows>(a));
+          std::holds_alternative<op::ScatterAddRows>(a) || std::holds_alternative<op::DispatchRows>(a));
 }
 
 bool SameButSizes(const Program& a, const Program& b) {

@@ -26,10 +26,11 @@ std::string Gib(int64_t bytes) {
 
 absl::StatusOr<StepMemoryOptions> PlannerOf(const Module& model, const LossFunction& loss, const Optimizer& optimizer,
                                             absl::Span<const FieldSpec> fields, const MemoryReportOptions& options) {
-  const std::vector<NamedParameter> trained = model.trainable();
-  if (trained.empty()) return InvalidArgument("the model has no parameters to train; are all frozen?");
+  const Trained trained{model.trainable(), model.step_sums()};
+  if (trained.parameters.empty()) return InvalidArgument("the model has no parameters to train; are all frozen?");
   GM_ASSIGN_OR_RETURN(StepMemoryOptions planner, StepMemoryOf({.all = model.named_parameters(),
                                                                .trained = trained,
+                                                               .whole_batch = options.global_batch,
                                                                .loss = loss,
                                                                .evaluation = LossSums(loss),
                                                                .fields = {fields.begin(), fields.end()}},
@@ -40,7 +41,7 @@ absl::StatusOr<StepMemoryOptions> PlannerOf(const Module& model, const LossFunct
     return planner;
   }
   GM_ASSIGN_OR_RETURN(const DeviceMemory memory, DeviceMemoryOf(options.device));
-  GM_ASSIGN_OR_RETURN(const Roofline roofline, RooflineOf(options.device, trained[0].value.dtype()));
+  GM_ASSIGN_OR_RETURN(const Roofline roofline, RooflineOf(options.device, trained.parameters[0].value.dtype()));
   planner.calibration = Calibration::Of(roofline);
   planner.workspaces = GpuWorkspaces(memory.gemm_workspace_bytes);
   planner.copies_inputs = true;

@@ -1,9 +1,12 @@
 #include "gemmill/layers/training/micro_batch.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gemmill/autograd/grad.h"
 #include "gemmill/autograd/trace.h"
+#include "gemmill/layers/auxiliary.h"
 #include "gemmill/runtime/passes/passes.h"
 
 namespace gemmill {
@@ -32,12 +35,23 @@ Var Inputs::operator[](FieldName field) const {
                                        field.name, "\"; it has ", names.empty() ? "no fields" : names)));
 }
 
-std::vector<Spec> TotalSpecs(absl::Span<const NamedParameter> parameters, Device device) {
-  std::vector<Spec> specs(2, Spec{{}, DType::kF64, device});
-  for (const NamedParameter& parameter : parameters) {
+bool Trained::CountsFirst() const {
+  return std::any_of(sums.begin(), sums.end(), [](const auto& sum) { return sum->in_loss; });
+}
+
+std::vector<Spec> TotalSpecs(const Trained& trained) {
+  std::vector<Spec> specs(2, Spec{{}, DType::kF64, trained.device()});
+  for (const NamedParameter& parameter : trained.parameters) {
     specs.push_back(parameter.value.spec());
     if (specs.back().dtype == DType::kBf16) specs.back().dtype = DType::kF32;
   }
+  for (const auto& sum : trained.sums) specs.push_back(Spec{{sum->size}, DType::kF64, trained.device()});
+  return specs;
+}
+
+std::vector<Spec> GlobalSpecs(const Trained& trained) {
+  std::vector<Spec> specs{Spec{{}, DType::kF64, trained.device()}};
+  for (const auto& sum : trained.sums) specs.push_back(Spec{{sum->size}, DType::kF64, trained.device()});
   return specs;
 }
 
@@ -57,54 +71,74 @@ Loss Counted(const LossFunction& loss_function, const Inputs& inputs, int64_t sa
 }
 
 std::vector<Var> TotalsWith(const std::vector<Var>& before, const LossFunction& loss_function, const Inputs& inputs,
-                            const RandomVars& random, absl::Span<const NamedParameter> parameters, Caller caller) {
+                            const RandomVars& random, const Trained& trained, Pass pass, const std::vector<Var>& global,
+                            Caller caller) {
   const TrainingScope training(random);
+  const NoGradScope without(pass.counting);
+  AuxiliaryScope::Sums sums;
+  for (size_t i = 0; pass.part && i < trained.sums.size(); ++i) sums.emplace_back(trained.sums[i], global[1 + i]);
+  AuxiliaryScope auxiliary(std::move(sums), pass.part ? global[0] : Var());
   const Loss loss = Counted(loss_function, inputs, random.samples, caller);
-  std::vector<Var> values;
-  for (const NamedParameter& parameter : parameters) values.push_back(parameter.value);
-  if (loss.sum.requires_grad() && !DependsOnAny(loss.sum, values)) {
-    return {Var::Error(InvalidArgument(
-        caller.ToString(), ": the loss depends on none of the parameters that are trained (", parameters[0].name,
-        " and ", parameters.size() - 1, " more), only on others; is it computed with another model?"))};
+  std::vector<Var> totals{Cast(loss.count.Detach(), DType::kF64)};
+  if (!pass.counting) {
+    std::vector<Var> values;
+    for (const NamedParameter& parameter : trained.parameters) values.push_back(parameter.value);
+    if (loss.sum.requires_grad() && !DependsOnAny(loss.sum, values)) {
+      return {Var::Error(InvalidArgument(caller.ToString(),
+                                         ": the loss depends on none of the parameters that are trained (",
+                                         trained.parameters[0].name, " and ", trained.parameters.size() - 1,
+                                         " more), only on others; is it computed with another model?"))};
+    }
+    Var differentiated = loss.sum;
+    if (auxiliary.has_losses()) {
+      const CallerScope scope(caller);
+      const Var sum = Widened(loss.sum);
+      differentiated = sum + Cast(auxiliary.TimesCount(loss.count), sum.dtype());
+    }
+    std::vector<Var> gradients = Grad(differentiated, values, {}, caller);
+    const NoGradScope no_grad;
+    const CallerScope scope(caller);
+    totals.insert(totals.begin(), Cast(loss.sum.Detach(), DType::kF64));
+    for (const Var& gradient : gradients) totals.push_back(Widened(gradient));
   }
-  std::vector<Var> totals = Grad(loss.sum, values, {}, caller);
   const NoGradScope no_grad;
   const CallerScope scope(caller);
-  for (Var& gradient : totals) gradient = Widened(gradient);
-  totals.insert(totals.begin(), {Cast(loss.sum.Detach(), DType::kF64), Cast(loss.count.Detach(), DType::kF64)});
+  for (const auto& sum : trained.sums) totals.push_back(auxiliary.SumOf(sum, trained.device()));
   for (size_t i = 0; i < before.size(); ++i) totals[i] = before[i] + totals[i];
   return totals;
 }
 
 absl::StatusOr<Program> TraceMicroBatch(const LossFunction& loss, absl::Span<const FieldSpec> fields, int64_t samples,
-                                        absl::Span<const NamedParameter> parameters, bool first,
-                                        absl::Span<const Tensor> totals, Caller caller) {
-  const Device device = parameters[0].value.device();
+                                        const Trained& trained, Pass pass, absl::Span<const Tensor> totals,
+                                        absl::Span<const Tensor> global, Caller caller) {
+  const Device device = trained.device();
   std::vector<Spec> specs;
   for (const FieldSpec& field : fields) specs.push_back(field.spec);
   specs.push_back(Spec{{2}, DType::kI64, device});
   specs.push_back(Spec{{}, DType::kI64, device});
+  const absl::Span<const Tensor> written = pass.counting ? global : totals;
   const auto record = [&](const std::vector<Var>& vars) {
     Inputs inputs;
     for (size_t i = 0; i < fields.size(); ++i) inputs.Add(fields[i].name, vars[i]);
-    std::vector<Var> before;
-    for (const Tensor& total : totals) {
-      if (!first) before.emplace_back(total);
+    std::vector<Var> before, known;
+    for (const Tensor& total : written) {
+      if (!pass.first) before.emplace_back(total);
     }
-    return TotalsWith(before, loss, inputs, {vars[fields.size()], vars[fields.size() + 1], samples}, parameters,
-                      caller);
+    for (const Tensor& sum : global) known.emplace_back(sum);
+    return TotalsWith(before, loss, inputs, {vars[fields.size()], vars[fields.size() + 1], samples}, trained, pass,
+                      known, caller);
   };
   GM_ASSIGN_OR_RETURN(Program program, Trace(record, specs));
   std::vector<Destination> destinations;
-  for (size_t i = 0; i < totals.size(); ++i) destinations.push_back({i, totals[i]});
+  for (size_t i = 0; i < written.size(); ++i) destinations.push_back({i, written[i]});
   GM_RETURN_IF_ERROR(WriteInto(program, destinations));
-  return program;
+  return pass.counting ? WithoutUnused(program) : std::move(program);
 }
 
 absl::StatusOr<Program> TrainingProgram(const Module& model, const LossFunction& loss,
                                         absl::Span<const FieldSpec> fields, Caller caller) {
-  const std::vector<NamedParameter> parameters = model.trainable();
-  if (parameters.empty()) return InvalidArgument("the model has no parameters to train; are all frozen?");
+  const Trained trained{model.trainable(), model.step_sums()};
+  if (trained.parameters.empty()) return InvalidArgument("the model has no parameters to train; are all frozen?");
   if (loss == nullptr) return InvalidArgument("the loss function is empty");
   if (fields.empty()) return InvalidArgument("a micro-batch has at least one field");
   for (const FieldSpec& field : fields) {
@@ -112,7 +146,7 @@ absl::StatusOr<Program> TrainingProgram(const Module& model, const LossFunction&
     return InvalidArgument("field \"", field.name, "\" is ", field.spec.ToString(), ", the first dimensions differ");
   }
   GM_ASSIGN_OR_RETURN(const Program program,
-                      TraceMicroBatch(loss, fields, fields[0].spec.shape[0], parameters, true, {}, caller));
+                      TraceMicroBatch(loss, fields, fields[0].spec.shape[0], trained, {}, {}, {}, caller));
   return passes::Default(program);
 }
 

@@ -61,7 +61,7 @@ absl::StatusOr<Program> Recorded(const StepPrograms::OfSamples& record, int64_t 
 
 }  // namespace
 
-std::vector<MemoryItem> LastingMemory(absl::Span<const NamedParameter> all, absl::Span<const NamedParameter> trained,
+std::vector<MemoryItem> LastingMemory(absl::Span<const NamedParameter> all, const Trained& trained,
                                       const Optimizer& optimizer) {
   std::vector<MemoryItem> items;
   std::set<const Buffer*> seen;
@@ -70,24 +70,28 @@ std::vector<MemoryItem> LastingMemory(absl::Span<const NamedParameter> all, absl
     if (!value.ok() || !seen.insert(value->buffer().get()).second) continue;
     items.push_back({parameter.name, "parameter", value->buffer()->bytes(), LayerOf(parameter.name)});
   }
-  const std::vector<Spec> totals = TotalSpecs(trained, trained.empty() ? Device{} : trained[0].value.device());
-  for (size_t i = 2; i < totals.size(); ++i) {
-    const std::string& name = trained[i - 2].name;
+  const std::vector<Spec> totals = TotalSpecs(trained);
+  int64_t step_bytes = kStepInputBytes + Optimizer::kControlBytes;
+  for (size_t i = 0; i < totals.size(); ++i) {
+    if (i < 2 || i >= 2 + trained.parameters.size()) {
+      step_bytes += totals[i].bytes();
+      continue;
+    }
+    const std::string& name = trained.parameters[i - 2].name;
     items.push_back({name, "gradient", totals[i].bytes(), LayerOf(name)});
   }
-  for (const Optimizer::StateSpec& state : optimizer.StateSpecs(trained)) {
+  for (const Spec& sum : GlobalSpecs(trained)) step_bytes += trained.CountsFirst() ? sum.bytes() : 0;
+  for (const Optimizer::StateSpec& state : optimizer.StateSpecs(trained.parameters)) {
     items.push_back({absl::StrCat(state.parameter, " ", state.kind), "optimizer state", state.spec.bytes(),
                      LayerOf(state.parameter)});
   }
-  items.push_back({"sums and numbers of the step", "step",
-                   totals[0].bytes() + totals[1].bytes() + kStepInputBytes + Optimizer::kControlBytes, ""});
+  items.push_back({"sums and numbers of the step", "step", step_bytes, ""});
   return items;
 }
 
-absl::StatusOr<Program> GradientNormProgram(absl::Span<const Tensor> totals, Caller caller) {
+absl::StatusOr<Program> GradientNormProgram(absl::Span<const Tensor> gradients, Caller caller) {
   const auto norm = [&](const std::vector<Var>&) {
-    const std::vector<Var> gradients(totals.begin() + 2, totals.end());
-    return std::vector<Var>{Apply1(op::GlobalNorm{}, gradients, caller)};
+    return std::vector<Var>{Apply1(op::GlobalNorm{}, std::vector<Var>(gradients.begin(), gradients.end()), caller)};
   };
   return Trace(norm, {});
 }
@@ -96,7 +100,9 @@ WorkspaceModel GpuWorkspaces(int64_t gemm_bytes) {
   return [gemm_bytes](const Program& program) -> absl::StatusOr<std::vector<int64_t>> {
     std::vector<int64_t> bytes;
     for (const Step& step : program.steps) {
-      const bool gemm = std::holds_alternative<op::MatMul>(step.op) || std::holds_alternative<op::FusedMatMul>(step.op);
+      const bool gemm =
+          std::holds_alternative<op::MatMul>(step.op) || std::holds_alternative<op::FusedMatMul>(step.op) ||
+          std::holds_alternative<op::GroupedMatMul>(step.op) || std::holds_alternative<op::GroupedMatMulWgrad>(step.op);
       bytes.push_back(gemm ? gemm_bytes : 0);
     }
     return bytes;
@@ -105,26 +111,44 @@ WorkspaceModel GpuWorkspaces(int64_t gemm_bytes) {
 
 absl::StatusOr<StepMemoryOptions> StepMemoryOf(const TrainedModel& model, const Optimizer& optimizer, Caller caller) {
   StepMemoryOptions options;
-  for (const Spec& spec : TotalSpecs(model.trained, model.trained[0].value.device())) {
-    GM_ASSIGN_OR_RETURN(Tensor total, Tensor::Reserve(spec));
-    options.totals.push_back(std::move(total));
+  const auto reserve = [](const std::vector<Spec>& specs) -> absl::StatusOr<std::vector<Tensor>> {
+    std::vector<Tensor> tensors;
+    for (const Spec& spec : specs) {
+      GM_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Reserve(spec));
+      tensors.push_back(std::move(tensor));
+    }
+    return tensors;
+  };
+  GM_ASSIGN_OR_RETURN(const std::vector<Tensor> totals, reserve(TotalSpecs(model.trained)));
+  std::vector<Tensor> global;
+  if (model.trained.CountsFirst()) {
+    GM_ASSIGN_OR_RETURN(global, reserve(GlobalSpecs(model.trained)));
   }
+  options.totals = totals;
+  options.totals.insert(options.totals.end(), global.begin(), global.end());
   const auto sized = [fields = model.fields](int64_t samples) {
     std::vector<FieldSpec> result = fields;
     for (FieldSpec& field : result) field.spec.shape[0] = samples;
     return result;
   };
   const auto micro_batch = [=, loss = model.loss, trained = model.trained, passes = model.passes,
-                            totals = options.totals](int64_t samples, bool first) -> absl::StatusOr<Program> {
+                            whole = model.whole_batch](int64_t samples, Pass pass) -> absl::StatusOr<Program> {
+    pass.part = !pass.counting && trained.CountsFirst() && samples < whole;
     GM_ASSIGN_OR_RETURN(Program program,
-                        TraceMicroBatch(loss, sized(samples), samples, trained, first, totals, caller));
+                        TraceMicroBatch(loss, sized(samples), samples, trained, pass, totals, global, caller));
     return passes ? passes::Default(program) : std::move(program);
   };
-  options.programs = {.first = [=](int64_t samples) { return micro_batch(samples, true); },
-                      .further = [=](int64_t samples) { return micro_batch(samples, false); },
-                      .evaluation = [=, sums = model.evaluation](
-                                        int64_t samples) { return EvaluationProgram(sums, sized(samples), samples); },
-                      .norm = [=, totals = options.totals] { return GradientNormProgram(totals, caller); }};
+  options.programs = {
+      .first = [=](int64_t samples) { return micro_batch(samples, {}); },
+      .further = [=](int64_t samples) { return micro_batch(samples, {.first = false}); },
+      .evaluation =
+          [=, sums = model.evaluation](int64_t samples) { return EvaluationProgram(sums, sized(samples), samples); },
+      .norm = [=, trained = model.trained] { return GradientNormProgram(GradientsOf(trained, totals), caller); }};
+  if (model.trained.CountsFirst()) {
+    options.programs.counting = [=](int64_t samples) {
+      return micro_batch(samples, {.first = false, .counting = true});
+    };
+  }
   options.lasting = LastingMemory(model.all, model.trained, optimizer);
   options.parameters = model.all;
   return options;
@@ -153,10 +177,14 @@ int64_t StepMemory::ConstantBytes(const Program& program) const {
 absl::StatusOr<StepMemory::Peak> StepMemory::At(int64_t micro_batch) {
   GM_ASSIGN_OR_RETURN(const Program first, Recorded(options_.programs.first, micro_batch));
   Sources sources{.first = &first, .tell_live = true};
-  Program further;
+  Program further, counting;
   if (micro_batch < options_.global_batch) {
     GM_ASSIGN_OR_RETURN(further, Recorded(options_.programs.further, micro_batch));
     sources.further = &further;
+    if (options_.programs.counting) {
+      GM_ASSIGN_OR_RETURN(counting, Recorded(options_.programs.counting, micro_batch));
+      sources.counting = &counting;
+    }
   }
   // A loss that only training can compute (one with a Grad of its own) has no evaluation to plan for.
   const absl::StatusOr<Program> evaluation = Recorded(options_.programs.evaluation, micro_batch);
@@ -170,7 +198,7 @@ absl::StatusOr<StepMemory::Peak> StepMemory::PeakOf(int64_t micro_batch, const S
     GM_ASSIGN_OR_RETURN(const std::vector<int64_t> workspaces, options_.workspaces(program));
     return CheckedPlan(program, workspaces, sources.tell_live);
   };
-  for (const Program* const program : {sources.first, sources.further, sources.evaluation}) {
+  for (const Program* const program : {sources.first, sources.further, sources.counting, sources.evaluation}) {
     if (program == nullptr) continue;
     GM_ASSIGN_OR_RETURN(const Plan plan, plan_of(*program));
     if (plan.arena_bytes > peak.arena_bytes) {
@@ -180,11 +208,10 @@ absl::StatusOr<StepMemory::Peak> StepMemory::PeakOf(int64_t micro_batch, const S
     if (options_.copies_inputs) peak.input_bytes = std::max(peak.input_bytes, plan.input_bytes);
     peak.other_bytes = std::max(peak.other_bytes, ConstantBytes(*program));
   }
+  const double parts = static_cast<double>(options_.global_batch) / static_cast<double>(micro_batch);
   peak.seconds = PredictSeconds(*sources.first, options_.calibration);
-  if (sources.further != nullptr) {
-    const double parts = static_cast<double>(options_.global_batch) / static_cast<double>(micro_batch);
-    peak.seconds += (parts - 1) * PredictSeconds(*sources.further, options_.calibration);
-  }
+  if (sources.further != nullptr) peak.seconds += (parts - 1) * PredictSeconds(*sources.further, options_.calibration);
+  if (sources.counting != nullptr) peak.seconds += parts * PredictSeconds(*sources.counting, options_.calibration);
   if (norm_arena_bytes_ < 0) {
     GM_ASSIGN_OR_RETURN(const Program norm, options_.programs.norm());
     GM_RETURN_IF_ERROR(Check(norm));
@@ -220,7 +247,11 @@ absl::StatusOr<std::optional<StepMemory::Sized>> StepMemory::MakeSized() const {
   GM_ASSIGN_OR_RETURN(std::optional<SizedProgram> first, SizedOf(options_.programs.first));
   GM_ASSIGN_OR_RETURN(std::optional<SizedProgram> further, SizedOf(options_.programs.further));
   if (!first.has_value() || !further.has_value()) return std::nullopt;
-  Sized sized{*std::move(first), *std::move(further), std::nullopt};
+  Sized sized{*std::move(first), *std::move(further), std::nullopt, std::nullopt};
+  if (options_.programs.counting) {
+    GM_ASSIGN_OR_RETURN(sized.counting, SizedOf(options_.programs.counting));
+    if (!sized.counting.has_value()) return std::nullopt;
+  }
   absl::StatusOr<std::optional<SizedProgram>> evaluation = SizedOf(options_.programs.evaluation);
   if (evaluation.ok() && !evaluation->has_value()) return std::nullopt;
   if (evaluation.ok()) sized.evaluation = **std::move(evaluation);
@@ -235,7 +266,10 @@ absl::StatusOr<StepPrediction> StepMemory::Predict(int64_t micro_batch) {
   }
   if (!sized_.has_value()) return Exactly(micro_batch);
   Sources sources{.first = &sized_->first.For(micro_batch)};
-  if (micro_batch < options_.global_batch) sources.further = &sized_->further.For(micro_batch);
+  if (micro_batch < options_.global_batch) {
+    sources.further = &sized_->further.For(micro_batch);
+    if (sized_->counting.has_value()) sources.counting = &sized_->counting->For(micro_batch);
+  }
   if (sized_->evaluation.has_value()) sources.evaluation = &sized_->evaluation->For(micro_batch);
   GM_ASSIGN_OR_RETURN(const Peak peak, PeakOf(micro_batch, sources));
   arena_bytes_.emplace(micro_batch, peak.arena_bytes);

@@ -33,17 +33,18 @@ struct MemoryItem {
 
 // What a trainer holds for as long as it trains: parameters, frozen ones too, each tensor once; the totals that
 // gradients are added up in; the optimizer's state; and what changes from step to step.
-std::vector<MemoryItem> LastingMemory(absl::Span<const NamedParameter> all, absl::Span<const NamedParameter> trained,
+std::vector<MemoryItem> LastingMemory(absl::Span<const NamedParameter> all, const Trained& trained,
                                       const Optimizer& optimizer);
 
-// The norm of all gradients among `totals` (TotalSpecs), as its one output.
-absl::StatusOr<Program> GradientNormProgram(absl::Span<const Tensor> totals, Caller caller);
+// The norm of all gradients, as its one output.
+absl::StatusOr<Program> GradientNormProgram(absl::Span<const Tensor> gradients, Caller caller);
 
 // The Programs that share one arena.
 struct StepPrograms {
   using OfSamples = std::function<absl::StatusOr<Program>(int64_t samples)>;
   OfSamples first;       // a step's first micro-batch
   OfSamples further;     // one that adds to the totals
+  OfSamples counting;    // what is computed before of a step in parts; empty: nothing
   OfSamples evaluation;  // of a micro-batch, without gradients
   std::function<absl::StatusOr<Program>()> norm;
 };
@@ -60,7 +61,7 @@ struct StepMemoryOptions {
   StepPrograms programs;
   std::vector<MemoryItem> lasting;
   std::vector<NamedParameter> parameters;  // to tell constants from
-  std::vector<Tensor> totals;
+  std::vector<Tensor> totals;              // global sums too
   WorkspaceModel workspaces = CheckedWorkspaceBytes;
   bool copies_inputs = false;  // a device of its own, which gets each micro-batch's inputs
   Calibration calibration;
@@ -70,7 +71,8 @@ struct StepMemoryOptions {
 // What a training run computes.
 struct TrainedModel {
   std::vector<NamedParameter> all;  // frozen and tied ones too
-  std::vector<NamedParameter> trained;
+  Trained trained;
+  int64_t whole_batch = 0;  // samples of a step; micro-batches of fewer are parts of one
   LossFunction loss;
   BatchSums evaluation;
   std::vector<FieldSpec> fields;  // of any number of samples
@@ -114,12 +116,14 @@ class StepMemory {
   struct Sources {
     const Program* first = nullptr;
     const Program* further = nullptr;
+    const Program* counting = nullptr;
     const Program* evaluation = nullptr;
     bool tell_live = false;  // fill in Peak::live
   };
   struct Sized {
     SizedProgram first;
     SizedProgram further;
+    std::optional<SizedProgram> counting;
     std::optional<SizedProgram> evaluation;
   };
   absl::StatusOr<Peak> PeakOf(int64_t micro_batch, const Sources& sources);

@@ -74,20 +74,20 @@ absl::StatusOr<Trainer> Trainer::Make(const Module& model, std::shared_ptr<Optim
   if (!(options.clip_norm >= 0)) return InvalidArgument("clip_norm is ", options.clip_norm, ", expected 0 or more");
   GM_RETURN_IF_ERROR(options.schedule.Check());
   GM_RETURN_IF_ERROR(optimizer->Validate());
-  std::vector<NamedParameter> parameters = model.trainable();
-  if (parameters.empty()) return InvalidArgument("the model has no parameters to train; are all frozen?");
-  Trainer trainer(std::move(parameters), std::move(optimizer), std::move(loss), options);
+  Trained trained{model.trainable(), model.step_sums()};
+  if (trained.parameters.empty()) return InvalidArgument("the model has no parameters to train; are all frozen?");
+  Trainer trainer(std::move(trained), std::move(optimizer), std::move(loss), options);
   trainer.all_parameters_ = model.named_parameters();
   return trainer;
 }
 
-Trainer::Trainer(std::vector<NamedParameter> parameters, std::shared_ptr<Optimizer> optimizer, LossFunction loss,
+Trainer::Trainer(Trained trained, std::shared_ptr<Optimizer> optimizer, LossFunction loss,
                  const TrainerOptions& options)
-    : parameters_(std::move(parameters)),
+    : trained_(std::move(trained)),
       optimizer_(std::move(optimizer)),
       loss_(std::move(loss)),
       options_(options),
-      device_(parameters_[0].value.device()) {
+      device_(trained_.device()) {
   // Eager steps are not planned: of those auto is the whole global batch.
   const bool automatic = options_.micro_batch.automatic && options_.trace && !options_.check_numerics;
   if (options_.micro_batch == 0 && !automatic) options_.micro_batch = MostSamples();
@@ -109,7 +109,7 @@ absl::Status Trainer::Validate(const Batch& batch) const {
     return InvalidArgument("the batch has ", batch.samples, " samples, expected 1 to the global_batch of ",
                            MostSamples());
   }
-  for (const NamedParameter& parameter : parameters_) {
+  for (const NamedParameter& parameter : trained_.parameters) {
     if (parameter.value.requires_grad()) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("parameter ", parameter.name, " was frozen after the trainer was made; make another trainer"));
@@ -129,19 +129,25 @@ absl::Status Trainer::MakeTotals() {
   GM_ASSIGN_OR_RETURN(key_, Tensor::Zeros(Spec{{2}, DType::kI64, device_}));
   GM_ASSIGN_OR_RETURN(first_sample_, Tensor::Zeros(Spec{{}, DType::kI64, device_}));
   GM_ASSIGN_OR_RETURN(norm_value_, Tensor::Zeros(Spec{{}, DType::kF32, device_}));
-  std::vector<Tensor> totals;
-  for (const Spec& spec : TotalSpecs(parameters_, device_)) {
-    GM_ASSIGN_OR_RETURN(Tensor total, Tensor::Empty(spec));
-    totals.push_back(std::move(total));
+  const auto make = [](const std::vector<Spec>& specs) -> absl::StatusOr<std::vector<Tensor>> {
+    std::vector<Tensor> tensors;
+    for (const Spec& spec : specs) {
+      GM_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Empty(spec));
+      tensors.push_back(std::move(tensor));
+    }
+    return tensors;
+  };
+  if (trained_.CountsFirst()) {
+    GM_ASSIGN_OR_RETURN(global_tensors_, make(GlobalSpecs(trained_)));
   }
-  total_tensors_ = std::move(totals);
+  GM_ASSIGN_OR_RETURN(total_tensors_, make(TotalSpecs(trained_)));
   return absl::OkStatus();
 }
 
-absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field> fields, int64_t samples, bool first,
+absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field> fields, int64_t samples, Pass pass,
                                                          Caller caller) {
   const auto same = [&](const Recording& recording) {
-    if (recording.first != first || recording.samples != samples || recording.fields.size() != fields.size())
+    if (recording.pass != pass || recording.samples != samples || recording.fields.size() != fields.size())
       return false;
     for (size_t i = 0; i < fields.size(); ++i) {
       if (recording.fields[i].spec != inputs_[i].spec() || recording.fields[i].name != fields[i].name) return false;
@@ -155,7 +161,8 @@ absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field>
   }
   std::vector<FieldSpec> specs;
   for (size_t i = 0; i < fields.size(); ++i) specs.push_back({fields[i].name, inputs_[i].spec()});
-  absl::StatusOr<Program> program = TraceMicroBatch(loss_, specs, samples, parameters_, first, total_tensors_, caller);
+  absl::StatusOr<Program> program =
+      TraceMicroBatch(loss_, specs, samples, trained_, pass, total_tensors_, global_tensors_, caller);
   if (!program.ok()) return WithEagerHint(program.status());
   Program passed = options_.passes ? passes::Default(*program) : *program;
   // Without a budget to keep to, a short micro-batch that needs more than a whole one has it, and eager's bits.
@@ -167,13 +174,13 @@ absl::StatusOr<Trainer::Recording*> Trainer::RecordingOf(absl::Span<const Field>
   GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(std::move(passed), arena_));
   replay.SetWatch(watch_);
   recordings_.push_back(
-      std::make_unique<Recording>(Recording{std::move(specs), samples, first, *std::move(program), std::move(replay)}));
+      std::make_unique<Recording>(Recording{std::move(specs), samples, pass, *std::move(program), std::move(replay)}));
   return recordings_.back().get();
 }
 
 absl::Status Trainer::CheckStillTheSame(Recording& recording, Caller caller) {
-  const absl::StatusOr<Program> now =
-      TraceMicroBatch(loss_, recording.fields, recording.samples, parameters_, recording.first, total_tensors_, caller);
+  const absl::StatusOr<Program> now = TraceMicroBatch(loss_, recording.fields, recording.samples, trained_,
+                                                      recording.pass, total_tensors_, global_tensors_, caller);
   if (!now.ok()) return WithEagerHint(now.status());
   const std::optional<std::string> difference = FirstDifference(recording.recorded, *now);
   if (!difference.has_value()) return absl::OkStatus();
@@ -182,18 +189,29 @@ absl::Status Trainer::CheckStillTheSame(Recording& recording, Caller caller) {
       ". Pass what changes from step to step as a field of the batch, or set TrainerOptions.trace to false"));
 }
 
-absl::Status Trainer::AddReplayed(const Batch& batch, int64_t start, int64_t stop, Caller caller) {
+absl::Status Trainer::AddAll(const Batch& batch, Pass pass, bool eagerly, Caller caller) {
+  if (batch.samples == 0) return Clear(pass);
+  for (int64_t start = 0; start < batch.samples; start += options_.micro_batch) {
+    const int64_t stop = std::min(batch.samples, start + options_.micro_batch);
+    GM_RETURN_IF_ERROR(eagerly ? AddEagerly(batch, start, stop, pass, caller)
+                               : AddReplayed(batch, start, stop, pass, caller));
+  }
+  return Stream::Default(device_).Synchronize();
+}
+
+absl::Status Trainer::AddReplayed(const Batch& batch, int64_t start, int64_t stop, Pass pass, Caller caller) {
   GM_RETURN_IF_ERROR(MakeTotals());
   GM_RETURN_IF_ERROR(TakeRows(batch.fields, start, stop, inputs_));
   for (Tensor& input : inputs_) {
     if (input.device() == device_) continue;
     GM_ASSIGN_OR_RETURN(input, input.To(device_));
   }
-  GM_ASSIGN_OR_RETURN(Recording* const recording, RecordingOf(batch.fields, stop - start, start == 0, caller));
+  pass.first = start == 0;
+  GM_ASSIGN_OR_RETURN(Recording* const recording, RecordingOf(batch.fields, stop - start, pass, caller));
   if (recording == nullptr) {
     const int64_t middle = start + (stop - start + 1) / 2;
-    GM_RETURN_IF_ERROR(AddReplayed(batch, start, middle, caller));
-    return AddReplayed(batch, middle, stop, caller);
+    GM_RETURN_IF_ERROR(AddReplayed(batch, start, middle, pass, caller));
+    return AddReplayed(batch, middle, stop, pass, caller);
   }
   const int64_t use = recording->uses + 1;
   if (IsChecked(use)) GM_RETURN_IF_ERROR(CheckStillTheSame(*recording, caller));
@@ -205,36 +223,39 @@ absl::Status Trainer::AddReplayed(const Batch& batch, int64_t start, int64_t sto
   inputs_.push_back(key_);
   inputs_.push_back(first_sample_);
   GM_RETURN_IF_ERROR(recording->replay.Run(inputs_));
-  if (start > 0 || (!totals_.empty() && totals_[0].node()->values[0].buffer() == total_tensors_[0].buffer())) {
+  std::vector<Var>& totals = pass.counting ? global_ : totals_;
+  const std::vector<Tensor>& tensors = pass.counting ? global_tensors_ : total_tensors_;
+  if (start > 0 || (!totals.empty() && totals[0].node()->values[0].buffer() == tensors[0].buffer())) {
     return absl::OkStatus();
   }
-  totals_.clear();
-  for (const Tensor& total : total_tensors_) totals_.emplace_back(total);
+  totals = std::vector<Var>(tensors.begin(), tensors.end());
   return absl::OkStatus();
 }
 
-absl::Status Trainer::AddEagerly(const Batch& batch, int64_t start, int64_t stop, Caller caller) {
+absl::Status Trainer::AddEagerly(const Batch& batch, int64_t start, int64_t stop, Pass pass, Caller caller) {
   GM_RETURN_IF_ERROR(TakeRows(batch.fields, start, stop, inputs_));
   std::vector<Field> fields;
   for (size_t i = 0; i < inputs_.size(); ++i) fields.push_back({batch.fields[i].name, inputs_[i]});
   const RandomVars random = MakeRandomVars({options_.seed, steps_, batch.rank_offset + start, stop - start}, device_);
-  if (start == 0) totals_.clear();
-  std::vector<Var> totals = TotalsWith(totals_, loss_, Inputs(fields, device_), random, parameters_, caller);
+  std::vector<Var>& before = pass.counting ? global_ : totals_;
+  if (start == 0) before.clear();
+  std::vector<Var> totals = TotalsWith(before, loss_, Inputs(fields, device_), random, trained_, pass, global_, caller);
   for (const Var& total : totals) GM_RETURN_IF_ERROR(total.status());
-  totals_ = std::move(totals);
+  before = std::move(totals);
   return absl::OkStatus();
 }
 
 // Of what was added up, before it is divided by its count.
 absl::StatusOr<double> Trainer::GradientNorm(Caller caller) {
   const auto norm = [&] {
-    return Apply1(op::GlobalNorm{}, std::vector<Var>(totals_.begin() + 2, totals_.end()), caller);
+    const absl::Span<const Var> gradients = GradientsOf(trained_, totals_);
+    return Apply1(op::GlobalNorm{}, {gradients.begin(), gradients.end()}, caller);
   };
   if (total_tensors_.empty() || totals_[0].node()->values[0].buffer() != total_tensors_[0].buffer()) {
     return norm().Item();
   }
   if (norm_ == nullptr) {
-    GM_ASSIGN_OR_RETURN(Program program, GradientNormProgram(total_tensors_, caller));
+    GM_ASSIGN_OR_RETURN(Program program, GradientNormProgram(GradientsOf(trained_, total_tensors_), caller));
     GM_RETURN_IF_ERROR(WriteInto(program, 0, norm_value_));
     GM_ASSIGN_OR_RETURN(Replay replay, Replay::Create(std::move(program), arena_));
     replay.SetWatch(watch_);
@@ -252,17 +273,27 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   const bool eagerly = !options_.trace || CheckNumericsEnabled();
   if (ready.ok() && !eagerly) ready = WithEagerHint(PlanStep(batch.fields, caller));
   GM_RETURN_IF_ERROR(AgreeIfRanks(ready));
-  const auto add = [&]() -> absl::Status {
-    if (copies_ != nullptr) GM_RETURN_IF_ERROR(copies_->Refresh(watch_));
-    if (batch.samples == 0) return ClearTotals();
-    for (int64_t start = 0; start < batch.samples; start += options_.micro_batch) {
-      const int64_t stop = std::min(batch.samples, start + options_.micro_batch);
-      GM_RETURN_IF_ERROR(eagerly ? AddEagerly(batch, start, stop, caller) : AddReplayed(batch, start, stop, caller));
+  bool refreshed = false;
+  bool counted = false;
+  const auto add = [&](bool counting) -> absl::Status {
+    if (copies_ != nullptr && !std::exchange(refreshed, true)) GM_RETURN_IF_ERROR(copies_->Refresh(watch_));
+    const bool part =
+        trained_.CountsFirst() && (options_.communicator != nullptr || batch.samples > options_.micro_batch);
+    if (part && !counted) {
+      GM_RETURN_IF_ERROR(AddAll(batch, {.counting = true}, eagerly, caller));
+      counted = true;
     }
-    return Stream::Default(device_).Synchronize();
+    return counting ? absl::OkStatus() : AddAll(batch, {.part = part}, eagerly, caller);
   };
-  GM_RETURN_IF_ERROR(AgreeIfRanks(eagerly ? add() : WithMemory(add)));
-  GM_RETURN_IF_ERROR(ReduceTotals());
+  const auto run = [&](bool counting) {
+    return AgreeIfRanks(eagerly ? add(counting) : WithMemory([&] { return add(counting); }));
+  };
+  if (options_.communicator != nullptr && trained_.CountsFirst()) {
+    GM_RETURN_IF_ERROR(run(/*counting=*/true));
+    GM_RETURN_IF_ERROR(ReduceTotals(global_));
+  }
+  GM_RETURN_IF_ERROR(run(/*counting=*/false));
+  GM_RETURN_IF_ERROR(ReduceTotals(totals_));
   GM_ASSIGN_OR_RETURN(const double norm_of_sum, GradientNorm(caller));
   const double sum = ReadScalar(totals_[0].node()->values[totals_[0].output()]);
   const double count = ReadScalar(totals_[1].node()->values[totals_[1].output()]);
@@ -280,7 +311,7 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
       control.gradient_scale *= std::min(1.0, options_.clip_norm / (report.gradient_norm + 1e-6));
     }
     const Stopwatch update;
-    GM_RETURN_IF_ERROR(optimizer_->Apply(parameters_, absl::MakeConstSpan(totals_).subspan(2), control));
+    GM_RETURN_IF_ERROR(optimizer_->Apply(trained_.parameters, GradientsOf(trained_, totals_), control));
     GM_RETURN_IF_ERROR(Stream::Default(device_).Synchronize());
     if (watch_) {
       const double seconds = update.Seconds();
@@ -289,6 +320,7 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
     }
     ++steps_;
   }
+  GM_RETURN_IF_ERROR(TellStepSums(!report.skipped));
   report.step = steps_;
   report.seconds = watch.Seconds();
   report.samples_per_second = static_cast<double>(report.samples) / std::max(report.seconds, 1e-9);
@@ -296,8 +328,18 @@ absl::StatusOr<StepReport> Trainer::Step(const Batch& batch, Caller caller) {
   return report;
 }
 
+absl::Status Trainer::TellStepSums(bool updated) {
+  for (size_t i = 0; i < trained_.sums.size(); ++i) {
+    GM_ASSIGN_OR_RETURN(const Tensor sum, totals_[2 + trained_.parameters.size() + i].Value());
+    sum_values_.resize(static_cast<size_t>(sum.spec().num_elements()));
+    GM_RETURN_IF_ERROR(CopyToHost(sum.data(), sum_values_.data(), sum.spec().bytes(), sum.device()));
+    GM_RETURN_IF_ERROR(trained_.sums[i]->after_step(sum_values_, updated));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<Optimizer::State>> Trainer::MakeOptimizerState() {
-  GM_RETURN_IF_ERROR(optimizer_->MakeState(parameters_));
+  GM_RETURN_IF_ERROR(optimizer_->MakeState(trained_.parameters));
   return optimizer_->state();
 }
 

@@ -108,23 +108,25 @@ class Trainer {
   const TrainerOptions& options() const { return options_; }
 
  private:
-  Trainer(std::vector<NamedParameter> parameters, std::shared_ptr<Optimizer> optimizer, LossFunction loss,
-          const TrainerOptions& options);
+  Trainer(Trained trained, std::shared_ptr<Optimizer> optimizer, LossFunction loss, const TrainerOptions& options);
 
-  // A recorded micro-batch: of these fields, the first of its step or one that adds to the totals.
+  // A recorded micro-batch: of these fields, in this pass.
   struct Recording {
     std::vector<FieldSpec> fields;
     int64_t samples;
-    bool first;
+    Pass pass;
     Program recorded;  // as it was traced, before passes
     Replay replay;
     int64_t uses = 0;
   };
   // Null where it would need a larger arena than a plan that is kept to; of one sample the arena grows.
-  absl::StatusOr<Recording*> RecordingOf(absl::Span<const Field> fields, int64_t samples, bool first, Caller caller);
+  absl::StatusOr<Recording*> RecordingOf(absl::Span<const Field> fields, int64_t samples, Pass pass, Caller caller);
   absl::Status CheckStillTheSame(Recording& recording, Caller caller);
-  absl::Status AddReplayed(const Batch& batch, int64_t start, int64_t stop, Caller caller);
-  absl::Status AddEagerly(const Batch& batch, int64_t start, int64_t stop, Caller caller);
+  // Computes all of the batch, in micro-batches, `eagerly` or replayed.
+  absl::Status AddAll(const Batch& batch, Pass pass, bool eagerly, Caller caller);
+  absl::Status AddReplayed(const Batch& batch, int64_t start, int64_t stop, Pass pass, Caller caller);
+  absl::Status AddEagerly(const Batch& batch, int64_t start, int64_t stop, Pass pass, Caller caller);
+  absl::Status TellStepSums(bool updated);
   absl::StatusOr<double> GradientNorm(Caller caller);
   absl::Status MakeTotals();
 
@@ -141,11 +143,11 @@ class Trainer {
   void AfterStep(const Batch& batch, StepReport& report);
   // trainer_ranks.cc
   absl::Status AgreeIfRanks(const absl::Status& mine) const;
-  absl::Status ReduceTotals();
-  absl::Status ClearTotals();
+  absl::Status ReduceTotals(std::vector<Var>& totals);
+  absl::Status Clear(Pass pass);
   int64_t MostSamples() const;
 
-  std::vector<NamedParameter> parameters_;
+  Trained trained_;
   std::vector<NamedParameter> all_parameters_;  // frozen and tied ones too
   std::shared_ptr<Optimizer> optimizer_;
   LossFunction loss_;
@@ -154,9 +156,12 @@ class Trainer {
   Device device_;
   int64_t steps_ = 0;
 
-  std::vector<Var> totals_;  // TotalSpecs: what the present step has added up
+  std::vector<Var> totals_;         // TotalSpecs: what the present step has added up
+  std::vector<Var> global_;         // GlobalSpecs: of a step in parts
+  std::vector<double> sum_values_;  // of one StepSum
   // Of replayed steps.
   std::vector<Tensor> total_tensors_;
+  std::vector<Tensor> global_tensors_;
   std::shared_ptr<Arena> arena_;
   std::vector<std::unique_ptr<Recording>> recordings_;
   std::unique_ptr<Replay> norm_;

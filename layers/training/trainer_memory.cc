@@ -1,5 +1,6 @@
 // How Trainer plans its steps' memory and takes it: everything at once before a step runs, nothing while it does.
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -43,8 +44,11 @@ absl::Status Trainer::MakePlanner(absl::Span<const Field> fields, Caller caller)
     specs.back().spec.device = device_;
   }
   const BatchSums sums = options_.evaluation != nullptr ? options_.evaluation : LossSums(loss_, caller);
+  // A rank sees a part of every global batch.
+  const int64_t whole = options_.communicator != nullptr ? std::numeric_limits<int64_t>::max() : MostSamples();
   GM_ASSIGN_OR_RETURN(StepMemoryOptions options, StepMemoryOf({.all = all_parameters_,
-                                                               .trained = parameters_,
+                                                               .trained = trained_,
+                                                               .whole_batch = whole,
                                                                .loss = loss_,
                                                                .evaluation = sums,
                                                                .fields = std::move(specs),
@@ -130,7 +134,7 @@ absl::Status Trainer::TakeMemory() {
     planned_->resize = false;
   }
   GM_RETURN_IF_ERROR(MakeTotals());
-  return optimizer_->MakeState(parameters_);
+  return optimizer_->MakeState(trained_.parameters);
 }
 
 // Runs what a step, or an evaluation, does. Where memory fails all the same it is done again, from its start, in

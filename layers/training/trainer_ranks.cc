@@ -33,9 +33,9 @@ absl::Status Trainer::AgreeIfRanks(const absl::Status& mine) const {
   return options_.communicator != nullptr ? Agree(*options_.communicator, mine) : mine;
 }
 
-absl::Status Trainer::ReduceTotals() {
+absl::Status Trainer::ReduceTotals(std::vector<Var>& totals) {
   if (options_.communicator == nullptr) return absl::OkStatus();
-  for (Var& total : totals_) {
+  for (Var& total : totals) {
     GM_ASSIGN_OR_RETURN(Tensor sum, total.Value());
     if (!Replays()) {  // what an eager op made may be somebody else's value too
       GM_ASSIGN_OR_RETURN(const Tensor own, Tensor::Empty(sum.spec()));
@@ -49,20 +49,19 @@ absl::Status Trainer::ReduceTotals() {
 }
 
 // Of a rank without samples.
-absl::Status Trainer::ClearTotals() {
-  std::vector<Tensor> totals = total_tensors_;
+absl::Status Trainer::Clear(Pass pass) {
+  std::vector<Tensor> tensors = pass.counting ? global_tensors_ : total_tensors_;
   if (!Replays()) {
-    totals.clear();
-    for (const Spec& spec : TotalSpecs(parameters_, device_)) {
-      GM_ASSIGN_OR_RETURN(Tensor total, Tensor::Zeros(spec));
-      totals.push_back(std::move(total));
+    tensors.clear();
+    for (const Spec& spec : pass.counting ? GlobalSpecs(trained_) : TotalSpecs(trained_)) {
+      GM_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Zeros(spec));
+      tensors.push_back(std::move(tensor));
     }
   }
-  totals_.clear();
-  for (const Tensor& total : totals) {
-    std::memset(total.data(), 0, static_cast<size_t>(total.spec().bytes()));
-    totals_.emplace_back(total);
+  for (const Tensor& tensor : tensors) {
+    std::memset(tensor.data(), 0, static_cast<size_t>(tensor.spec().bytes()));
   }
+  (pass.counting ? global_ : totals_) = std::vector<Var>(tensors.begin(), tensors.end());
   return absl::OkStatus();
 }
 

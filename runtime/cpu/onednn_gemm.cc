@@ -27,10 +27,11 @@ int ThreadsFor(const Gemm& gemm) {
 }
 
 // A batch of row-major (rows, columns) matrices, or, if `transposed`, of what lies in memory as (columns, rows).
-dnnl::memory::desc Matrices(const Gemm& gemm, bool batched, int64_t rows, int64_t columns, bool transposed) {
+dnnl::memory::desc Matrices(const Gemm& gemm, DType dtype, bool batched, int64_t rows, int64_t columns,
+                            bool transposed) {
   const dnnl::memory::dim row_stride = transposed ? 1 : columns;
   const dnnl::memory::dim column_stride = transposed ? rows : 1;
-  const auto type = gemm.dtype == DType::kBf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  const auto type = dtype == DType::kBf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
   if (gemm.batch == 1) {
     return {dnnl::memory::dims{rows, columns}, type, dnnl::memory::dims{row_stride, column_stride}};
   }
@@ -46,15 +47,22 @@ absl::Status Failed(const Gemm& gemm, const char* what) {
 
 }  // namespace
 
-std::shared_ptr<OneDnnGemm> OneDnnGemm::Create(const Gemm& gemm, int threads) {
-  const onednn::ScopedThreads scoped(threads);
+std::shared_ptr<OneDnnGemm> OneDnnGemm::Create(const Key& key) {
+  const Gemm& gemm = key.gemm;
+  const onednn::ScopedThreads scoped(key.threads);
   auto created = std::make_shared<OneDnnGemm>();
   created->gemm_ = gemm;
-  created->threads_ = threads;
-  created->a_ = Matrices(gemm, gemm.batched_a, gemm.m, gemm.k, gemm.trans_a);
-  created->b_ = Matrices(gemm, gemm.batched_b, gemm.k, gemm.n, gemm.trans_b);
-  created->c_ = Matrices(gemm, true, gemm.m, gemm.n, false);
-  const auto descriptor = onednn::MatMulDescriptor(created->a_, created->b_, created->c_, onednn::UserScratchpad());
+  created->threads_ = key.threads;
+  created->a_ = Matrices(gemm, gemm.dtype, gemm.batched_a, gemm.m, gemm.k, gemm.trans_a);
+  created->b_ = Matrices(gemm, gemm.dtype, gemm.batched_b, gemm.k, gemm.n, gemm.trans_b);
+  created->c_ = Matrices(gemm, key.sum ? DType::kF32 : gemm.dtype, true, gemm.m, gemm.n, false);
+  dnnl::primitive_attr attributes = onednn::UserScratchpad();
+  if (key.sum) {
+    dnnl::post_ops add;
+    add.append_sum();
+    attributes.set_post_ops(add);
+  }
+  const auto descriptor = onednn::MatMulDescriptor(created->a_, created->b_, created->c_, attributes);
   if (!descriptor) return nullptr;
   created->primitive_ = dnnl::matmul(descriptor);
   created->workspace_ = descriptor.scratchpad_desc();
@@ -64,18 +72,25 @@ std::shared_ptr<OneDnnGemm> OneDnnGemm::Create(const Gemm& gemm, int threads) {
 }
 
 absl::StatusOr<std::shared_ptr<OneDnnGemm>> OneDnnGemm::Get(const Gemm& gemm) {
-  if (gemm.dtype != DType::kF32 && gemm.dtype != DType::kBf16) return nullptr;
-  if (!OneDnnCanAddress(gemm)) return nullptr;
+  return Get(Key{.gemm = gemm, .threads = ThreadsFor(gemm)});
+}
+
+absl::StatusOr<std::shared_ptr<OneDnnGemm>> OneDnnGemm::GetPiece(const Gemm& gemm, bool sum) {
+  return Get(Key{.gemm = gemm, .sum = sum});
+}
+
+absl::StatusOr<std::shared_ptr<OneDnnGemm>> OneDnnGemm::Get(const Key& key) {
+  if (key.gemm.dtype != DType::kF32 && key.gemm.dtype != DType::kBf16) return nullptr;
+  if (!OneDnnCanAddress(key.gemm)) return nullptr;
   static std::mutex& mutex = *new std::mutex;
-  static auto& kept = *new std::map<std::pair<Gemm, int>, std::shared_ptr<OneDnnGemm>>;
-  const std::pair key(gemm, ThreadsFor(gemm));
+  static auto& kept = *new std::map<Key, std::shared_ptr<OneDnnGemm>>;
   const std::lock_guard lock(mutex);
   if (const auto found = kept.find(key); found != kept.end()) return found->second;
   try {
     if (kept.size() >= kMostKept) kept.clear();
-    return kept.emplace(key, Create(gemm, key.second)).first->second;
+    return kept.emplace(key, Create(key)).first->second;
   } catch (const dnnl::error& error) {
-    return Failed(gemm, error.what());
+    return Failed(key.gemm, error.what());
   }
 }
 

@@ -2,6 +2,7 @@
 // and shared. Include it only where GEMMILL_WITH_ONEDNN is defined.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,10 @@ class OneDnnGemm {
   // older instruction sets) or none that is right (OneDnnCanAddress). Any thread may call it.
   static absl::StatusOr<std::shared_ptr<OneDnnGemm>> Get(const Gemm& gemm);
 
+  // As a piece of something larger: for one thread, and for `sum` with a C of f32, whatever the dtype, which the
+  // product is added to.
+  static absl::StatusOr<std::shared_ptr<OneDnnGemm>> GetPiece(const Gemm& gemm, bool sum);
+
   OneDnnGemm() = default;  // for Get alone
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
@@ -34,8 +39,15 @@ class OneDnnGemm {
     dnnl::memory workspace;
   };
 
+  struct Key {
+    Gemm gemm;
+    int threads = 1;
+    bool sum = false;
+    auto operator<=>(const Key&) const = default;
+  };
+  static absl::StatusOr<std::shared_ptr<OneDnnGemm>> Get(const Key& key);
   // Throws dnnl::error.
-  static std::shared_ptr<OneDnnGemm> Create(const Gemm& gemm, int threads);
+  static std::shared_ptr<OneDnnGemm> Create(const Key& key);
   Arguments NewArguments() const;
 
   Gemm gemm_;

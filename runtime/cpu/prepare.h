@@ -49,6 +49,21 @@ absl::StatusOr<Kernel> Prepare(const op::Dropout& op, Specs in, Specs out);
 // optimizer.cc
 absl::StatusOr<Kernel> Prepare(const op::Sgd& op, Specs in, Specs out);
 absl::StatusOr<Kernel> Prepare(const op::AdamW& op, Specs in, Specs out);
+// routing.cc
+absl::StatusOr<Kernel> Prepare(const op::TopK& op, Specs in, Specs out);
+absl::StatusOr<Kernel> Prepare(const op::TakeAlong& op, Specs in, Specs out);
+absl::StatusOr<Kernel> Prepare(const op::AddAlong& op, Specs in, Specs out);
+absl::StatusOr<Kernel> Prepare(const op::AssignRows& op, Specs in, Specs out);
+// dispatch_rows.cc
+absl::StatusOr<Kernel> Prepare(const op::DispatchRows& op, Specs in, Specs out);
+absl::StatusOr<Kernel> Prepare(const op::CombineRows& op, Specs in, Specs out);
+absl::StatusOr<Kernel> Prepare(const op::DotRows& op, Specs in, Specs out);
+// grouped_gemm.cc
+absl::StatusOr<Kernel> Prepare(const op::GroupedMatMul& op, Specs in, Specs out);
+absl::StatusOr<Kernel> Prepare(const op::GroupedMatMulWgrad& op, Specs in, Specs out);
+// gated.cc
+absl::StatusOr<Kernel> Prepare(const op::GatedUnary& op, Specs in, Specs out);
+absl::StatusOr<Kernel> Prepare(const op::GatedUnaryGrad& op, Specs in, Specs out);
 // fused.cc
 absl::StatusOr<Kernel> Prepare(const op::FusedMatMul& op, Specs in, Specs out);
 absl::StatusOr<Kernel> Prepare(const op::ActivationBiasGrad& op, Specs in, Specs out);

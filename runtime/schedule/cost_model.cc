@@ -16,7 +16,8 @@ double PredictSeconds(const Program& program, const Calibration& calibration) {
   std::vector<Spec> in, out;
   for (const Step& step : program.steps) {
     if (std::holds_alternative<op::Reshape>(step.op)) continue;
-    const OpCost cost = Cost(step.op, program.InputSpecs(step, in), program.OutputSpecs(step, out));
+    const Specs inputs = program.InputSpecs(step, in);
+    const Specs outputs = program.OutputSpecs(step, out);
     double moving = 0;
     double bytes = 0;
     const auto touch = [&](int number) {
@@ -29,8 +30,12 @@ double PredictSeconds(const Program& program, const Calibration& calibration) {
     for (const int number : step.inputs) touch(number);
     for (const int number : step.outputs) touch(number);
     traffic += bytes;
-    const double rate = cost.gemm.has_value() ? calibration.GemmRate(*cost.gemm, step.origin.role) : 0;
-    const double computing = rate > 0 ? static_cast<double>(cost.flops) / rate : 0;
+    double computing = 0;
+    for (const GemmShape& gemm : GemmsOf(step.op, inputs, outputs)) {
+      const double flops = 2.0 * static_cast<double>(gemm.m * gemm.n * gemm.k * gemm.batch);
+      const double rate = flops > 0 ? calibration.GemmRate(gemm, step.origin.role) : 0;
+      if (rate > 0) computing += flops / rate;
+    }
     total += std::max(computing, moving) + calibration.seconds_per_step;
   }
   return total;

@@ -40,6 +40,10 @@ void ToTensorflow(std::vector<GemmRow>& gemms) {
   }
 }
 
+bool IsGrouped(const Op& op) {
+  return std::holds_alternative<op::GroupedMatMul>(op) || std::holds_alternative<op::GroupedMatMulWgrad>(op);
+}
+
 const Roofline& Of(const std::vector<Roofline>& rooflines, DType dtype) {
   return *std::find_if(rooflines.begin(), rooflines.end(), [&](const Roofline& r) { return r.dtype == dtype; });
 }
@@ -50,8 +54,14 @@ absl::Status Measure(const Program& program, std::vector<GemmRow>& gemms) {
   for (GemmRow& row : gemms) {
     if (row.flops == 0) continue;
     const Step& step = program.steps[row.step];
-    const absl::StatusOr<Timing> timing =
-        MeasureOp(step.op, program.InputSpecs(step, in), program.OutputSpecs(step, out));
+    if (row.grouped) {  // by itself, with the rows that the report has for it
+      in = {Spec{{row.shape.m, row.shape.k}, row.dtype}, Spec{{row.shape.k, row.shape.n}, row.dtype}};
+      out = {Spec{{row.shape.m, row.shape.n}, row.dtype}};
+    } else {
+      program.InputSpecs(step, in);
+      program.OutputSpecs(step, out);
+    }
+    const absl::StatusOr<Timing> timing = MeasureOp(row.grouped ? Op(op::MatMul{}) : step.op, in, out);
     if (!timing.ok()) return Annotate(timing.status(), "measuring ", StepString(program, step), ": ");
     row.measured_seconds = timing->median;
     double& peak = peaks[row.dtype];
@@ -86,15 +96,21 @@ absl::StatusOr<GemmReport> MakeGemmReport(const Program& program, const GemmRepo
   for (size_t s = 0; s < program.steps.size(); ++s) {
     const Step& step = program.steps[s];
     const Specs inputs = program.InputSpecs(step, in);
-    const OpCost cost = Cost(step.op, inputs, program.OutputSpecs(step, out));
-    if (!cost.gemm.has_value()) continue;
-    const GemmShape& gemm = *cost.gemm;
-    report.gemms.push_back({.step = s,
-                            .origin = step.origin,
-                            .dtype = inputs[0].dtype,
-                            .shape = gemm,
-                            .flops = 2 * gemm.m * gemm.n * gemm.k * gemm.batch,
-                            .bytes = cost.bytes});
+    const Specs outputs = program.OutputSpecs(step, out);
+    const std::vector<GemmShape> gemms = GemmsOf(step.op, inputs, outputs, options.loads);
+    const bool grouped = IsGrouped(step.op);
+    for (size_t e = 0; e < gemms.size(); ++e) {
+      const GemmShape& gemm = gemms[e];
+      const int64_t elements = (gemm.m * gemm.k + gemm.k * gemm.n + gemm.m * gemm.n) * SizeOf(inputs[0].dtype);
+      report.gemms.push_back({.step = s,
+                              .origin = step.origin,
+                              .dtype = inputs[0].dtype,
+                              .shape = gemm,
+                              .flops = 2 * gemm.m * gemm.n * gemm.k * gemm.batch,
+                              .bytes = grouped ? elements : Cost(step.op, inputs, outputs).bytes,
+                              .grouped = grouped});
+      if (grouped) absl::StrAppend(&report.gemms.back().origin.layer, "[", e, "]");
+    }
   }
   ToTensorflow(report.gemms);
   for (GemmRow& row : report.gemms) {

@@ -30,6 +30,8 @@ struct GemmReportOptions {
   std::string device = "cpu";  // of RooflineDevices; "cpu" measures this machine
   GemmConvention convention = GemmConvention::kPytorch;
   bool measure = false;  // runs each GEMM's Step by itself on this machine
+  // Rows of each expert, of grouped GEMMs with as many experts; of others they are taken to be even.
+  std::vector<int64_t> loads = {};
 };
 
 struct GemmRow {
@@ -42,6 +44,7 @@ struct GemmRow {
   bool memory_bound = false;
   double predicted_seconds = 0;  // the roofline's: at least
   std::vector<std::string> advice;
+  bool grouped = false;  // one of the GEMMs of a Step, whose layer is "experts.fc1[3]" of expert 3
   // With `measure`, else 0.
   double measured_seconds = 0;
   double peak_share = 0;  // of the best rate of this machine in the dtype

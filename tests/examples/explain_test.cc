@@ -1,7 +1,9 @@
 // What explain prints and writes, and what it says of a command line that is wrong.
 #include <filesystem>
+#include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/examples/run_program.h"
@@ -51,6 +53,33 @@ TEST(ExplainTest, TableAndPlan) {
   EXPECT_EQ(run.exit_code, 0) << run.errors;
   EXPECT_THAT(run.output, AllOf(HasSubstr("8 GEMMs"), HasSubstr("fc1"), HasSubstr("wgrad"), HasSubstr("arena "),
                                 HasSubstr("live at the peak")));
+}
+
+// Of the GEMMs of experts, the sum of what `size` says, by layer and role.
+std::map<std::pair<std::string, std::string>, int64_t> SumsOfExperts(const nlohmann::json& gemms, const char* size) {
+  std::map<std::pair<std::string, std::string>, int64_t> sums;
+  for (const nlohmann::json& gemm : gemms) {
+    const std::string layer = gemm["layer"];
+    const size_t bracket = layer.find('[');
+    if (bracket != std::string::npos) sums[{layer.substr(0, bracket), gemm["role"]}] += gemm[size].get<int64_t>();
+  }
+  return sums;
+}
+
+TEST(ExplainTest, GemmsOfExperts) {
+  const std::string arguments = "--model moe --tokens 512 --hidden 64 --ffn 96 --experts 8 --top_k 2 --device h100";
+  for (const char* load : {"", " --tokens_per_expert 0,0,1000,3,4,5,6,6"}) {
+    const nlohmann::json gemms = GemmsOf(arguments + load + " --convention tensorflow");
+    const auto rows = SumsOfExperts(gemms, "m");
+    EXPECT_EQ(rows.at({"experts.fc1", "forward"}), 1024);
+    EXPECT_EQ(rows.at({"experts.fc2", "forward"}), 1024);
+    EXPECT_EQ(rows.at({"experts.fc2", "dgrad"}), 1024);
+    const auto depths = SumsOfExperts(gemms, "k");
+    EXPECT_EQ(depths.at({"experts.fc1", "wgrad"}), 1024);
+    EXPECT_EQ(depths.at({"experts.fc2", "wgrad"}), 1024);
+    EXPECT_THAT(SizesOf(gemms), Contains(Sizes{"forward", *load == 0 ? 128 : 1000, 192, 64}));
+  }
+  EXPECT_THAT(RunProgram("explain", arguments).output, HasSubstr("load of the experts: assumed to be even"));
 }
 
 TEST(ExplainTest, PrecisionDecidesThePadding) {
@@ -116,6 +145,13 @@ TEST(ExplainTest, Refuses) {
   ExpectRefuses("--loss hinge", {"--loss", "hinge"});
   ExpectRefuses("--json /nowhere/at/all.json", {"--json", "/nowhere/at/all.json"});
   ExpectRefuses("stray", {"stray"});
+  ExpectRefuses("--model moe --experts 4 --top_k 5", {"top_k is 5", "4 experts"});
+  ExpectRefuses("--model moe --tokens 0", {"--tokens is 0"});
+  ExpectRefuses("--model moe --tokens 9000000000000000000", {"beyond counting"});
+  ExpectRefuses("--model moe --sizes 784,10", {"--sizes", "mlp"});
+  ExpectRefuses("--experts 4", {"--experts", "moe"});
+  ExpectRefuses("--model moe --tokens 8 --experts 2 --tokens_per_expert 9,9", {"--tokens_per_expert", "18", "16"});
+  ExpectRefuses("--model moe --tokens 8 --experts 2 --tokens_per_expert 9,x", {"--tokens_per_expert", "x"});
 }
 
 nlohmann::json MemoryOf(const std::string& arguments) {

@@ -69,6 +69,19 @@ TEST_F(ResumeTest, GoesOnWithTheBitsOfARunThatNeverStopped) {
   EXPECT_EQ(ReadMetrics(Path("rest")).Losses(), std::vector<double>(all.begin() + 70, all.end()));
 }
 
+TEST_F(ResumeTest, ExpertsGoOnAndPredict) {
+  const Finished whole = Train("--hidden 16 --experts 4 --epochs 2 --hash");
+  MustTrain("--hidden 16 --experts 4 --epochs 2 --save_every 50 --keep 9 --save " + Path("run"));
+  const Finished resumed = Train("--resume " + Path("run.step-50") + " --save " + Path("again") + " --hash");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.errors;
+  EXPECT_NE(LineWith(whole.output, "training hash"), "");
+  EXPECT_EQ(LineWith(resumed.output, "training hash"), LineWith(whole.output, "training hash"));
+  EXPECT_THAT(Train("--resume " + Path("run.step-50") + " --experts 8").errors, HasSubstr("--experts"));
+  const std::string data = std::string(GEMMILL_SOURCE_DIR) + "/data/samples/digits";
+  const Finished predicted = RunProgram("predict", "--model " + Path("run") + " --data " + data);
+  EXPECT_EQ(Lines(predicted.output).back(), Lines(whole.output).back()) << predicted.errors;
+}
+
 TEST_F(ResumeTest, AnotherSeedHasAnotherHash) {
   const std::string one = LineWith(Train("--hidden 16 --epochs 1 --hash --seed 1").output, "training hash");
   EXPECT_EQ(LineWith(Train("--hidden 16 --epochs 1 --hash --seed 1").output, "training hash"), one);

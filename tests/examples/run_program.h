@@ -57,6 +57,7 @@ struct Metrics {
   std::vector<nlohmann::json> steps;
   std::vector<nlohmann::json> evaluations;
   std::vector<nlohmann::json> plans;
+  std::vector<nlohmann::json> experts;
 
   std::vector<double> Losses() const {
     std::vector<double> losses;
@@ -71,7 +72,11 @@ inline Metrics ReadMetrics(const std::string& path) {
     const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     EXPECT_TRUE(parsed.is_object()) << line;
     const std::string event = parsed.value("event", "");
-    (event == "plan" ? metrics.plans : event.empty() ? metrics.steps : metrics.evaluations).push_back(parsed);
+    (event == "plan"      ? metrics.plans
+     : event == "experts" ? metrics.experts
+     : event.empty()      ? metrics.steps
+                          : metrics.evaluations)
+        .push_back(parsed);
   }
   return metrics;
 }

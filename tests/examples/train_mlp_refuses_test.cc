@@ -75,6 +75,17 @@ TEST(TrainMlpRefusesTest, Sizes) {
   ExpectRefuses("--hidden 1000000000000", {"[1000000000000, 64]", "no memory for 256000000000000 bytes"});
 }
 
+TEST(TrainMlpRefusesTest, Experts) {
+  ExpectRefuses("--epochs 1 --experts 4 --top_k 5", {"top_k is 5", "4 experts"});
+  ExpectRefuses("--epochs 1 --experts 0 --top_k 2", {"--experts is 0"});
+  ExpectRefuses("--epochs 1 --experts -1", {"--experts is -1"});
+  ExpectRefuses("--epochs 1 --experts 4 --top_k 1", {"top_k is 1", "softmax_renormalized", "no gradient"});
+  ExpectRefuses("--epochs 1 --experts 4 --routing dice", {"--routing", "dice", "top_k_softmax"});
+  ExpectRefuses("--epochs 1 --experts 4 --balance_loss -1", {"balance_loss is -1"});
+  ExpectRefuses("--epochs 1 --top_k 2", {"--top_k", "--experts"});
+  ExpectRefuses("--epochs 1 --statistics_every 5", {"--statistics_every", "--experts"});
+}
+
 TEST(TrainMlpRefusesTest, BatchesThatDoNotFit) {
   ExpectRefuses("--epochs 1 --global_batch 100 --micro_batch 133", {"--micro_batch is 133, expected 0 to 100"});
   ExpectRefuses("--epochs 1 --micro_batch 33", {"--micro_batch is 33, expected 0 to 32"});

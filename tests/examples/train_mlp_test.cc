@@ -1,5 +1,6 @@
 // train_mlp trains: what it prints and writes, that a seed decides all, and that micro-batches change nothing.
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -67,6 +68,33 @@ TEST(TrainMlpTest, PrintsAnAccuracyAndWritesMetrics) {
   }
   const std::string accuracy = lines.back().substr(lines.back().rfind(' ') + 1);
   EXPECT_NEAR(metrics.evaluations.back()["accuracy"].get<double>(), std::stod(accuracy), 5.1e-5);
+}
+
+TEST(TrainMlpTest, ExpertsTellTheirLoads) {
+  Finished run;
+  const Metrics metrics = Train(
+      "--epochs 3 --learning_rate 0.01 --global_batch 32 --micro_batch 10 --experts 4 --statistics_every 10", &run);
+  EXPECT_THAT(run.output, HasSubstr("Moe 4 experts, top 2 (softmax_renormalized), 32 -> 32"));
+  EXPECT_THAT(Lines(run.output).back(), ContainsRegex("^test accuracy 0\\.9[0-9][0-9][0-9]$"));
+  ASSERT_EQ(metrics.experts.size(), metrics.steps.size() / 10);
+  for (size_t i = 0; i < metrics.experts.size(); ++i) {
+    const nlohmann::json& line = metrics.experts[i];
+    EXPECT_EQ(line["step"].get<size_t>(), 10 * (i + 1));
+    ASSERT_EQ(line["tokens"].size(), 1u);
+    const auto samples = line["tokens"][0].get<int64_t>();
+    EXPECT_TRUE(samples == 32 || samples == 1437 % 32) << samples;  // of the last batch of an epoch
+    for (const char* loads : {"tokens_per_expert", "kept_per_expert"}) {
+      ASSERT_EQ(line[loads].size(), 1u);
+      const auto tokens = line[loads][0].get<std::vector<int64_t>>();
+      ASSERT_EQ(tokens.size(), 4u);
+      EXPECT_EQ(std::accumulate(tokens.begin(), tokens.end(), int64_t{0}), 2 * samples);
+    }
+    for (const char* name : {"max_violation", "load_entropy", "dead_experts", "dropped_share", "router_entropy",
+                             "balance_loss", "scaled_balance_loss", "z_loss", "scaled_z_loss"}) {
+      EXPECT_EQ(line[name].size(), 1u) << name;
+    }
+    EXPECT_NEAR(line["scaled_balance_loss"][0].get<double>(), 0.01 * line["balance_loss"][0].get<double>(), 1e-9);
+  }
 }
 
 TEST(TrainMlpTest, TheSeedDecidesAll) {

@@ -75,6 +75,19 @@ TEST(AllocationTest, Mlps) {
   }
 }
 
+// Of experts whose rows change with every step of training, in parts of the global batch.
+TEST(AllocationTest, Experts) {
+  const Mlp model = Mlp::Create({.sizes = {40, 64, 10},
+                                 .moe = MoeOptions{.experts = 6, .balance_loss = 0.01, .bias_update_rate = 0.01}},
+                                {.seed = 1})
+                        .value();
+  Trainer trainer =
+      Trainer::Create(model, AdamW(), ClassificationLoss(model), {.global_batch = 96, .micro_batch = 48}).value();
+  std::vector<double> labels(96, 3);
+  ExpectNoAllocations(trainer, MakeBatch({{"x", MakeTensor(RandomDoubles(96 * 40, 0, 1, 1), {96, 40})},
+                                          {"label", MakeTensor(labels, {96}, DType::kI64)}}));
+}
+
 // The step takes none for a user's own op; the op may.
 TEST(AllocationTest, CustomOps) {
   const Mlp model = Classifier();

@@ -78,6 +78,18 @@ Samples SamplesOf(For<op::Concat>);
 Samples SamplesOf(For<op::GatherRows>);
 Samples SamplesOf(For<op::ScatterAddRows>);
 Samples SamplesOf(For<op::OneHot>);
+// samples_moe.cc
+Samples SamplesOf(For<op::TopK>);
+Samples SamplesOf(For<op::TakeAlong>);
+Samples SamplesOf(For<op::AddAlong>);
+Samples SamplesOf(For<op::AssignRows>);
+Samples SamplesOf(For<op::DispatchRows>);
+Samples SamplesOf(For<op::CombineRows>);
+Samples SamplesOf(For<op::DotRows>);
+Samples SamplesOf(For<op::GroupedMatMul>);
+Samples SamplesOf(For<op::GroupedMatMulWgrad>);
+Samples SamplesOf(For<op::GatedUnary>);
+Samples SamplesOf(For<op::GatedUnaryGrad>);
 
 // Of every alternative of Op.
 Samples AllSamples();

@@ -211,15 +211,18 @@ TEST(Elementwise, BitsDoNotDependOnThreads) {
 }
 
 TEST(Elementwise, MayWriteOverItsInput) {
-  const Tensor a = MakeTensor(RandomDoubles(999, -3, 3, 8), {999});
-  const Tensor b = MakeTensor(RandomDoubles(999, -3, 3, 9), {999});
-  for (const Op& op : std::vector<Op>{op::Unary{UnaryFn::kSilu}, op::Binary{BinaryFn::kSub}}) {
-    const std::vector<Tensor> inputs = std::holds_alternative<op::Unary>(op) ? std::vector{a} : std::vector{a, b};
+  const Tensor a = MakeTensor(RandomDoubles(3 * 334, -3, 3, 8), {3, 334});
+  const Tensor b = MakeTensor(RandomDoubles(3 * 334, -3, 3, 9), {3, 334});
+  const Tensor half = MakeTensor(RandomDoubles(3 * 167, -3, 3, 10), {3, 167});
+  for (const auto& [op, inputs] :
+       std::vector<std::pair<Op, std::vector<Tensor>>>{{op::Unary{UnaryFn::kSilu}, {a}},
+                                                       {op::Binary{BinaryFn::kSub}, {a, b}},
+                                                       {op::GatedUnaryGrad{UnaryFn::kSilu}, {a, half}}}) {
     const std::vector<double> expected = Doubles(RunOp(op, inputs)[0]);
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!MayRunInPlace(op, i, 0)) continue;
       std::vector<Tensor> copies = inputs;
-      copies[i] = MakeTensor(Doubles(inputs[i]), {999});
+      copies[i] = MakeTensor(Doubles(inputs[i]), inputs[i].shape());
       std::vector<Tensor> outputs = {copies[i]};
       ASSERT_TRUE(Execute(op, copies, absl::MakeSpan(outputs), Stream::Default(Device::Cpu())).ok());
       EXPECT_EQ(Doubles(outputs[0]), expected) << OpName(op) << i;

@@ -18,7 +18,10 @@ Program ForSamples(int64_t samples) {
   const int ones = b.Add(op::Fill{{samples + 1, 40}, DType::kF32, 1}, {})[0];
   const int shorter = b.Add(op::Slice{0, 1, samples + 1, 1}, {ones})[0];
   const int sum = b.Binary(BinaryFn::kAdd, b.Unary(UnaryFn::kRelu, product), shorter);
-  return b.Finish({b.Add(op::Reduce{ReduceFn::kSum, {0}}, {sum})[0], b.Add(op::Softmax{}, {sum})[0]});
+  const std::vector<int> assigned = b.Add(op::AssignRows{40}, {b.Add(op::TopK{2}, {sum})[0]});
+  const int rows = b.Add(op::DispatchRows{2 * samples}, {sum, assigned[0]})[0];
+  const int combined = b.Add(op::CombineRows{}, {rows, assigned[0]})[0];
+  return b.Finish({b.Add(op::Reduce{ReduceFn::kSum, {0}}, {sum})[0], b.Add(op::Softmax{}, {combined})[0]});
 }
 
 TEST(SizedProgram, IsPlannedLikeARecordingOfThatSize) {
